@@ -1,0 +1,45 @@
+"""The command `tidemark`: one sub-command a file, errors told in one line, exit codes in one place."""
+
+import sys
+from typing import Annotated
+
+import typer
+
+from tidemark import __version__
+from tidemark.cli import boom, stack
+from tidemark.errors import TidemarkError
+
+app = typer.Typer(
+    name="tidemark",
+    help="Kafka to HDFS, hour by hour, with ready flags that carry their proof.\n\n"
+    "Exit codes: 0 yes, 1 no, 2 wrong use, 3 a service is not reachable.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.add_typer(stack.app, name="stack")
+app.add_typer(boom.app, name="boom")
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"tidemark {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[bool, typer.Option("--version", callback=_print_version, is_eager=True)] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show the stack trace of an error.")] = False,
+) -> None:
+    del version, debug
+
+
+def main() -> None:
+    try:
+        app()
+    except TidemarkError as error:
+        if "--debug" in sys.argv:
+            raise
+        typer.echo(f"tidemark: {error}", err=True)
+        sys.exit(error.exit_code)
