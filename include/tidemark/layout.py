@@ -1,0 +1,74 @@
+"""Every path in storage, relative to the stream's root, is built here."""
+
+from tidemark.names import Hour, Shard
+
+HOURS_FLAG = "_READY"
+
+
+def boom_name(shift: str, shard: Shard, split: int) -> str:
+    return f"{shift}-{shard}-{split:03d}.bm"
+
+
+def bad_name(shift: str, shard: Shard, split: int) -> str:
+    return f"{shift}-{shard}-{split:03d}.jsonl"
+
+
+def hour_folder(hour: Hour) -> str:
+    return f"{hour.day}/{hour.hh}"
+
+
+def incoming(hour: Hour, name: str) -> str:
+    return f"{hour_folder(hour)}/_incoming/{name}"
+
+
+def skewed(name: str) -> str:
+    return f"_skewed/{name}"
+
+
+def bad(name: str) -> str:
+    return f"_bad/{name}"
+
+
+def archived_name(hour: Hour, archive: int, target: int) -> str:
+    return f"{hour.day}T{hour.hh}-{archive:04d}-{target:03d}.bm"
+
+
+def archived(hour: Hour, name: str) -> str:
+    return f"{hour_folder(hour)}/{name}"
+
+
+def index_segment(hour: Hour, archive: int) -> str:
+    return f"{hour.day}/_index/{hour.hh}-{archive:04d}.jsonl"
+
+
+def manifest(number: int, shift: str) -> str:
+    return f"_manifests/{number:08d}-{shift}.json"
+
+
+def blocks(number: int, shift: str) -> str:
+    return f"_manifests/{number:08d}-{shift}.blocks"
+
+
+def work_of_shift(shift: str) -> str:
+    return f"_tmp/shift-{shift}"
+
+
+def work_of_archive(hour: Hour, archive: int) -> str:
+    return f"_tmp/archive-{hour}-{archive:04d}"
+
+
+def work_of_flag(subject: str, revision: int) -> str:
+    return f"_tmp/flag-{subject}-{revision:04d}"
+
+
+def hour_flag(hour: Hour, revision: int) -> str:
+    return f"{hour_folder(hour)}/{_flag_name(revision)}"
+
+
+def day_flag(day: str, revision: int) -> str:
+    return f"{day}/{_flag_name(revision)}"
+
+
+def _flag_name(revision: int) -> str:
+    """Revision 1 is `_READY`, what a simple reader looks for; later ones stand beside it."""
+    return HOURS_FLAG if revision == 1 else f"{HOURS_FLAG}.{revision}"
