@@ -1,0 +1,22 @@
+"""Where the files are kept: HDFS or a local folder behind one port."""
+
+from pathlib import Path
+
+from tidemark.environment import Connections
+from tidemark.storage.local import LocalStorage
+from tidemark.storage.paths import split_root
+from tidemark.storage.port import FileAttributes, FileStatus, Sink, Storage
+from tidemark.storage.webhdfs import WebHdfsStorage
+
+__all__ = ["WEBHDFS_CONNECTION", "FileAttributes", "FileStatus", "Sink", "Storage", "open_storage"]
+
+WEBHDFS_CONNECTION = "webhdfs_default"
+_LEAVE_ALONE = FileAttributes()
+
+
+def open_storage(root: str, connections: Connections, attributes: FileAttributes = _LEAVE_ALONE) -> Storage:
+    """`hdfs:///folder` (connection `webhdfs_default`) or `file:///folder`; nothing is asked or made yet."""
+    scheme, path = split_root(root)
+    if scheme == "file":
+        return LocalStorage(root=Path(path), attributes=attributes)
+    return WebHdfsStorage(root=path, connection=connections(WEBHDFS_CONNECTION), attributes=attributes)
