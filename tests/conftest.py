@@ -1,0 +1,80 @@
+"""Real services, started once for the whole run, on free ports and below a folder of their own."""
+
+import os
+import signal
+import sys
+from collections.abc import Iterator
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tidemark.stack import DATA_SERVICES, DEFAULT_SERVICES, SPARK_CLUSTER, Stack
+from tidemark.stack.jars import jar_paths, resolve_jars
+from tidemark.stack.java import find_java
+
+
+@pytest.fixture(scope="session", autouse=True)
+def end_fixtures_when_terminated() -> Iterator[None]:
+    """pytest ends its fixtures after Ctrl-C, but of itself not when it is asked to terminate."""
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGTERM, before)
+
+
+@pytest.fixture(scope="session")
+def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+    """ZooKeeper, Kafka and HDFS. A test that ends one of them starts it again."""
+    stack = Stack(tmp_path_factory.mktemp("stack"))
+    try:
+        stack.up(DATA_SERVICES)
+        yield stack
+    finally:
+        stack.down()
+
+
+@pytest.fixture(scope="session")
+def airflow_environment() -> dict[str, str]:
+    """What Airflow's services get beyond the stack's own settings; a folder of tests may override it."""
+    return {}
+
+
+@pytest.fixture(scope="session")
+def airflow_stack(stack: Stack, airflow_environment: dict[str, str]) -> Stack:
+    """The same stack with Airflow, started when the first test asks for it."""
+    stack.up(DEFAULT_SERVICES, extra_environment=airflow_environment)
+    return stack
+
+
+@pytest.fixture(scope="session")
+def spark_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+    """A master and two workers, a stack of their own: only the Spark connection of others changes."""
+    stack = Stack(tmp_path_factory.mktemp("spark-cluster"))
+    try:
+        stack.up(SPARK_CLUSTER)
+        yield stack
+    finally:
+        stack.down()
+
+
+@pytest.fixture
+def environment(stack: Stack) -> dict[str, str]:
+    """What a client of the shared stack has to set."""
+    return stack.environment()
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    resolve_jars(["spark"], find_java(print), print)
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    session = (
+        SparkSession.builder.master("local[2]")
+        .config("spark.jars", ",".join(str(path) for path in jar_paths("spark")))
+        .config("spark.sql.session.timeZone", "UTC")
+        .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.ui.enabled", "false")
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .getOrCreate()
+    )
+    yield session
+    session.stop()
