@@ -1,5 +1,177 @@
-"""`tidemark boom`: the embedded stack."""
+"""`tidemark boom`: read, write and verify boom files."""
+
+import base64
+import json
+import os
+import re
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, BinaryIO, Final
 
 import typer
 
+from tidemark.errors import AlreadyExists, TidemarkError, WrongUse
+
+if TYPE_CHECKING:
+    from tidemark.boom import BoomLine, BoomSummary, Verification
+
 app = typer.Typer(help="Read, write and verify boom files.", no_args_is_help=True)
+
+_BATCH_BYTES: Final = 1 << 20
+_TIME: Final = re.compile(rb"-?[0-9]{1,18}")
+_SHOWN: Final = 60
+
+Files = Annotated[list[Path], typer.Argument(metavar="FILE…")]
+AsJson = Annotated[bool, typer.Option("--json", help="One JSON object a line.")]
+
+
+class Packing(StrEnum):
+    SMALL = "small"
+    FAST = "fast"
+
+
+@app.command()
+def read(files: Files, as_json: AsJson = False) -> None:
+    """Print `epoch_ms<TAB>message` for each line, raw bytes; --json where lines contain newlines.
+
+    In JSON a message that is not UTF-8 is `message_base64`.
+    """
+    from tidemark.boom import read_lines
+
+    show = _line_as_json if as_json else _line_as_text
+    for file in files:
+        with _opened(file) as source:
+            for line in read_lines(source, str(file)):
+                sys.stdout.buffer.write(show(line))
+    sys.stdout.buffer.flush()
+
+
+@app.command()
+def write(
+    out: Annotated[Path, typer.Argument(metavar="OUT.bm")],
+    compression: Annotated[Packing, typer.Option()] = Packing.SMALL,
+) -> None:
+    """Write lines of `epoch_ms<TAB>message`, raw bytes, from standard input to a new file.
+
+    The file appears under its name when it is whole; nothing is ever overwritten.
+    """
+    with _created(out) as sink:
+        summary = _write_lines(sys.stdin.buffer, sink, out, compression)
+    typer.echo(f"{out}: {summary.lines} lines, {summary.bytes} bytes, sha256 {summary.digest}", err=True)
+
+
+@app.command()
+def verify(files: Files, as_json: AsJson = False) -> None:
+    """Decode every line; exit code 0 when all files are whole, 1 when one is damaged."""
+    from tidemark.boom import verify as verify_file
+    from tidemark.boom.verify import NOT_PROVEN
+
+    is_all_whole = True
+    for file in files:
+        with _opened(file) as source:
+            found = verify_file(source, str(file))
+        is_all_whole &= found.is_whole
+        typer.echo(_verification_as_json(found, NOT_PROVEN) if as_json else _verification_as_text(found))
+    if not as_json:
+        typer.echo(NOT_PROVEN)
+    if not is_all_whole:
+        raise typer.Exit(1)
+
+
+def _line_as_text(line: "BoomLine") -> bytes:
+    return b"%d\t%b\n" % (line.time_ms, line.message)
+
+
+def _line_as_json(line: "BoomLine") -> bytes:
+    value: dict[str, object] = {"epoch_ms": line.time_ms}
+    try:
+        value["message"] = line.message.decode()
+    except UnicodeDecodeError:
+        value["message_base64"] = base64.b64encode(line.message).decode()
+    value |= {"create_time": line.create_time, "block_number": line.block_number, "index": line.index}
+    return json.dumps(value, ensure_ascii=False).encode() + b"\n"
+
+
+def _verification_as_text(found: "Verification") -> str:
+    counts = f"{found.lines} lines, {found.blocks} blocks, {found.bytes} bytes"
+    if found.is_whole:
+        return f"{found.name}: whole: {counts}, sha256 {found.digest}"
+    return f"{found.name}: damaged after {counts}: {found.error}"
+
+
+def _verification_as_json(found: "Verification", not_proven: str) -> str:
+    value = {"whole": found.is_whole, **asdict(found), "not_proven": not_proven}
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _write_lines(source: BinaryIO, sink: BinaryIO, out: Path, compression: Packing) -> "BoomSummary":
+    import pyarrow as pa
+
+    from tidemark.boom import BoomWriter
+
+    now_ms = time.time_ns() // 1_000_000
+    writer = BoomWriter(sink, name=out.name, create_time_ms=now_ms, compression=compression.value)
+    count = 0
+    while batch := source.readlines(_BATCH_BYTES):
+        rows = [_parse_row(raw, out, number) for number, raw in enumerate(batch, count + 1)]
+        writer.write(
+            pa.array([time_ms for time_ms, _ in rows], pa.int64()),
+            pa.array([message for _, message in rows], pa.large_binary()),
+            pa.array(range(count, count + len(rows)), pa.int64()),
+        )
+        count += len(rows)
+    return writer.close()
+
+
+def _parse_row(raw: bytes, out: Path, number: int) -> tuple[int, bytes]:
+    time_text, tab, message = raw.removesuffix(b"\n").partition(b"\t")
+    if not tab or not _TIME.fullmatch(time_text):
+        raise WrongUse(
+            f"Cannot write {out}: line {number} of the input begins with {raw[:_SHOWN]!r}; wanted epoch_ms<TAB>message"
+        )
+    return int(time_text), message
+
+
+@contextmanager
+def _opened(file: Path) -> Iterator[BinaryIO]:
+    try:
+        source = file.open("rb")
+    except OSError as error:
+        raise WrongUse(f"Cannot read {file}: {error.strerror}") from error
+    with source:
+        yield source
+
+
+@contextmanager
+def _created(out: Path) -> Iterator[BinaryIO]:
+    """A file under a hidden name; it gets its own when the block ends well, else it is removed."""
+    if out.exists():
+        raise AlreadyExists(f"Cannot write {out}: it exists, and is left as it is")
+    hidden = out.with_name(f"_{out.name}.{os.getpid()}")
+    try:
+        sink = hidden.open("xb")
+    except OSError as error:
+        raise WrongUse(f"Cannot write {out}: {error.strerror}") from error
+    try:
+        with sink:
+            yield sink
+            sink.flush()
+            os.fsync(sink.fileno())
+        _give_name(hidden, out)
+    except OSError as error:
+        raise TidemarkError(f"Cannot write {out}: {error.strerror}") from error
+    finally:
+        hidden.unlink()
+
+
+def _give_name(hidden: Path, out: Path) -> None:
+    """Link instead of rename: a rename would replace a file that appeared meanwhile."""
+    try:
+        os.link(hidden, out)
+    except FileExistsError as error:
+        raise AlreadyExists(f"Cannot write {out}: it appeared meanwhile, and is left as it is") from error
