@@ -1,0 +1,1 @@
+"""What ZooKeeper remembers: the ledger of each stream, leases and workers."""

@@ -1,0 +1,143 @@
+"""The streams, as configured in `include/config/streams.yaml`."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import yaml
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    model_validator,
+)
+
+from tidemark.errors import WrongUse
+from tidemark.names import valid_cluster, valid_stream, valid_topic
+
+_DURATION = re.compile(r"([0-9]{1,6})([smhd])", re.ASCII)
+_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
+_ROOT = re.compile(r"(hdfs|file):///[^\s\x00]+")
+
+
+def _parse_duration(value: object) -> timedelta:
+    match = _DURATION.fullmatch(value) if isinstance(value, str) else None
+    if not match:
+        raise ValueError("wanted a number and a unit s, m, h or d, such as 5m")
+    return timedelta(**{_UNITS[match[2]]: int(match[1])})
+
+
+def _parse_root(value: str) -> str:
+    if not _ROOT.fullmatch(value) or ".." in value.split("/"):
+        raise ValueError("wanted hdfs:///path or file:///path, without '..'")
+    return value.rstrip("/")
+
+
+def _refused_as_value_error(check: Any) -> Any:
+    def validate(value: str) -> str:
+        try:
+            return str(check(value))
+        except WrongUse as error:
+            raise ValueError(str(error)) from error
+
+    return validate
+
+
+Duration = Annotated[timedelta, BeforeValidator(_parse_duration)]
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Skew(_Strict):
+    """How far a line's time may lie before the lowest watermark and after the time of planning."""
+
+    past: Duration = timedelta(days=7)
+    future: Duration = timedelta(hours=1)
+
+
+class Stream(_Strict):
+    name: Annotated[str, AfterValidator(_refused_as_value_error(valid_stream))]
+    cluster: Annotated[str, AfterValidator(_refused_as_value_error(valid_cluster))]
+    topic: Annotated[str, AfterValidator(_refused_as_value_error(valid_topic))]
+    root: Annotated[str, AfterValidator(_parse_root)]
+    owner: Annotated[str, Field(min_length=1)]
+    start: Literal["earliest", "latest"] = "earliest"
+    grace: Duration = timedelta(minutes=5)
+    max_clock_skew: Duration = timedelta(seconds=30)
+    skew: Skew = Skew()
+    timestamp: Literal["kafka", "message"] = "kafka"
+    compression: Literal["small", "fast"] = "small"
+
+    @model_validator(mode="after")
+    def _clock_skew_fits_into_grace(self) -> "Stream":
+        if self.max_clock_skew >= self.grace:
+            raise ValueError(f"max_clock_skew {self.max_clock_skew} must be below grace {self.grace}")
+        return self
+
+    @property
+    def kafka_connection(self) -> str:
+        return f"kafka_{self.cluster}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Streams:
+    """The streams that are sound, and one line for each thing that is not."""
+
+    streams: Mapping[str, Stream]
+    errors: tuple[str, ...]
+
+
+def load_streams(path: Path) -> Streams:
+    """A bad stream becomes an error and leaves the others alone; a file that cannot be read leaves none."""
+    try:
+        document = yaml.safe_load(path.read_text("utf-8"))
+    except (OSError, yaml.YAMLError, UnicodeDecodeError) as error:
+        return Streams(streams={}, errors=(f"{path}: cannot be read: {error}",))
+    entries = document.get("streams") if isinstance(document, dict) else None
+    if not isinstance(entries, dict):
+        return Streams(streams={}, errors=(f"{path}: wanted a mapping 'streams' of names to settings",))
+    streams: dict[str, Stream] = {}
+    errors: list[str] = []
+    for name, settings in entries.items():
+        try:
+            streams[str(name)] = Stream.model_validate({**_mapping_of(settings), "name": str(name)})
+        except ValidationError as error:
+            errors += [_explain(path, str(name), detail) for detail in error.errors()]
+        except ValueError as error:
+            errors.append(f"{path}: stream {name}: {error}")
+    return Streams(streams=streams, errors=tuple(errors))
+
+
+def load_stream(path: Path, name: str) -> Stream:
+    loaded = load_streams(path)
+    if name in loaded.streams:
+        return loaded.streams[name]
+    mine = [error for error in loaded.errors if f"stream {name}:" in error]
+    if mine:
+        raise WrongUse(mine[0])
+    known = ", ".join(sorted(loaded.streams)) or "none"
+    raise WrongUse(f"Cannot find the stream {name!r} in {path}: it has {known}")
+
+
+def _mapping_of(settings: object) -> Mapping[str, Any]:
+    if not isinstance(settings, dict):
+        raise ValueError(f"found {settings!r}; wanted a mapping of settings")  # noqa: TRY004 - told like the others
+    return settings
+
+
+def _explain(path: Path, stream: str, detail: Mapping[str, Any]) -> str:
+    field = ".".join(str(part) for part in detail["loc"]) or "settings"
+    found = "nothing" if detail["type"] == "missing" else repr(detail["input"])
+    if detail["type"] == "extra_forbidden":
+        allowed = f"no such field; allowed are {', '.join(sorted(set(Stream.model_fields) - {'name'}))}"
+    else:
+        allowed = str(detail["msg"]).removeprefix("Value error, ")
+    return f"{path}: stream {stream}: field {field}: found {found}: {allowed}"

@@ -1,0 +1,137 @@
+"""Questions to a Kafka cluster: partitions, offsets, single records. The records themselves are read by Spark."""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from confluent_kafka import (
+    Consumer,
+    IsolationLevel,
+    KafkaError,
+    KafkaException,
+    Message,
+    TopicCollection,
+    TopicPartition,
+)
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._listoffsets import OffsetSpec
+
+from tidemark.environment import Connection
+from tidemark.errors import DataLoss, ServiceUnreachable, WrongUse
+
+_TIMEOUT_S = 30.0
+_EARLIEST: OffsetSpec = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
+_LATEST: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Topic:
+    name: str
+    id: str
+    partitions: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Offsets:
+    """Of one partition, at one moment: `begin` is the first that Kafka still has, `end` the high watermark,
+    `stable` the last stable offset: below `end` while a transaction is open."""
+
+    begin: int
+    stable: int
+    end: int
+
+
+def record_digest(offset: int, timestamp_ms: int, value: bytes | None) -> str:
+    """Tells a record from any other that may stand at its offset after a log was replaced."""
+    head = f"{offset} {timestamp_ms} {-1 if value is None else len(value)} ".encode()
+    return hashlib.blake2b(head + (value or b""), digest_size=8).hexdigest()
+
+
+def spark_options(connection: Connection) -> dict[str, str]:
+    """The connection's settings as the options of Spark's Kafka source."""
+    return {f"kafka.{name}": str(value) for name, value in connection.extra.items()}
+
+
+class KafkaCluster:
+    def __init__(self, connection: Connection) -> None:
+        if not connection.extra.get("bootstrap.servers"):
+            raise WrongUse(f"Cannot use the connection {connection.conn_id}: its extra has no bootstrap.servers")
+        self._settings: dict[str, Any] = {**connection.extra, "log_level": 0}
+        self._name = f"Kafka at {connection.extra['bootstrap.servers']} ({connection.conn_id})"
+        self._admin = AdminClient(self._settings)
+
+    def describe(self, topic: str) -> Topic:
+        futures = self._admin.describe_topics(TopicCollection([topic]), request_timeout=_TIMEOUT_S)
+        found = self._answer(futures[topic], f"describe topic {topic}")
+        return Topic(name=topic, id=str(found.topic_id), partitions=len(found.partitions))
+
+    def offsets(self, topic: str, partitions: Sequence[int]) -> dict[int, Offsets]:
+        begin = self._list(topic, partitions, _EARLIEST, IsolationLevel.READ_UNCOMMITTED)
+        stable = self._list(topic, partitions, _LATEST, IsolationLevel.READ_COMMITTED)
+        end = self._list(topic, partitions, _LATEST, IsolationLevel.READ_UNCOMMITTED)
+        return {p: Offsets(begin=begin[p], stable=stable[p], end=end[p]) for p in partitions}
+
+    def digests(self, topic: str, offsets: Mapping[int, int]) -> dict[int, str]:
+        """The digest of the record at each partition's offset; none where a marker or a hole stands there."""
+        if not offsets:
+            return {}
+        consumer = Consumer(
+            {
+                **self._settings,
+                "group.id": "tidemark-digests",
+                "enable.auto.commit": False,
+                "auto.offset.reset": "error",
+                "enable.partition.eof": True,
+                "isolation.level": "read_uncommitted",
+            }
+        )
+        try:
+            consumer.assign([TopicPartition(topic, p, offset) for p, offset in offsets.items()])
+            return self._poll_one_each(consumer, topic, offsets)
+        finally:
+            consumer.close()
+
+    def _poll_one_each(self, consumer: Consumer, topic: str, offsets: Mapping[int, int]) -> dict[int, str]:
+        waiting = set(offsets)
+        digests: dict[int, str] = {}
+        while waiting:
+            message = consumer.poll(_TIMEOUT_S)
+            if message is None:
+                raise ServiceUnreachable(f"Cannot read {topic}: {self._name} gave no record for {_TIMEOUT_S:.0f} s")
+            partition = message.partition()
+            if partition not in waiting or not self._is_answer(message, topic):
+                continue
+            waiting.remove(partition)
+            consumer.pause([TopicPartition(topic, partition)])
+            if message.error() is None and message.offset() == offsets[partition]:
+                digests[partition] = record_digest(offsets[partition], message.timestamp()[1], message.value())
+        return digests
+
+    def _is_answer(self, message: Message, topic: str) -> bool:
+        error = message.error()
+        if error is None or error.code() == KafkaError._PARTITION_EOF:
+            return True
+        if error.code() == KafkaError._AUTO_OFFSET_RESET:
+            raise DataLoss(f"Cannot read {topic}-{message.partition()}: {error.str()}")
+        if error.retriable():
+            return False
+        raise ServiceUnreachable(f"Cannot read {topic} from {self._name}: {error.str()}")
+
+    def _list(
+        self, topic: str, partitions: Sequence[int], spec: OffsetSpec, isolation: IsolationLevel
+    ) -> dict[int, int]:
+        asked = {TopicPartition(topic, p): spec for p in partitions}
+        futures = self._admin.list_offsets(asked, isolation_level=isolation, request_timeout=_TIMEOUT_S)
+        return {tp.partition: self._answer(future, f"list offsets of {topic}").offset for tp, future in futures.items()}
+
+    def _answer(self, future: Any, act: str) -> Any:
+        try:
+            return future.result(timeout=_TIMEOUT_S + 5)
+        except KafkaException as error:
+            cause: KafkaError = error.args[0]
+            if cause.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+                raise WrongUse(f"Cannot {act}: {self._name} has no such topic") from error
+            raise ServiceUnreachable(f"Cannot {act}: {self._name} says {cause.str()}") from error
+        except TimeoutError as error:
+            raise ServiceUnreachable(f"Cannot {act}: {self._name} does not answer") from error

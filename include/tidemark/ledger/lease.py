@@ -1,0 +1,213 @@
+"""Workers and the lease of a stream: who may write, proven by an epoch that a commit checks.
+
+A lease is taken by compare-and-set with epoch + 1. `epoch/<n>` exists for the present epoch only and is replaced in
+the same transaction, so that a commit which checks for its own epoch fails once somebody else took the lease,
+however late the zombie wakes up.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Self
+
+from kazoo.client import KazooClient
+from kazoo.exceptions import BadVersionError, KazooException, NoNodeError
+from kazoo.handlers.threading import KazooTimeoutError
+
+from tidemark.errors import CommitFailed, CommitStateUnknown, Fenced, TidemarkError
+from tidemark.ledger import paths
+from tidemark.ledger.records import LeaseRecord, Worker, dump
+from tidemark.ledger.zookeeper import Transaction, Versioned, read
+
+EXPIRY_S = 30.0
+
+
+class LeaseTaken(TidemarkError):
+    """Somebody else works on the stream."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerNode:
+    """This process, as others see it: its node vanishes with its session."""
+
+    name: str
+    task: str
+    attempt: int
+
+
+@contextmanager
+def join_workers(client: KazooClient, *, task: str, attempt: int, queues: tuple[str, ...] = ()) -> Iterator[WorkerNode]:
+    record = Worker(queues=queues, task=task, attempt=attempt)
+    prefix = paths.worker("worker-")
+    path = client.create(prefix, dump(record), ephemeral=True, sequence=True, makepath=True)
+    name = path.rsplit("/", 1)[-1]
+    try:
+        yield WorkerNode(name=name, task=task, attempt=attempt)
+    finally:
+        if client.connected:
+            client.retry(_delete_quietly, client, paths.worker(name))
+
+
+def _delete_quietly(client: KazooClient, path: str) -> None:
+    try:
+        client.delete(path)
+    except NoNodeError:
+        return
+
+
+class StreamLease:
+    """Use as a context manager; `epoch` is what a commit checks, `ensure_held` what a writer asks before it writes."""
+
+    def __init__(
+        self,
+        client: KazooClient,
+        stream: str,
+        worker: WorkerNode,
+        *,
+        expiry_s: float = EXPIRY_S,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._client = client
+        self._stream = stream
+        self._worker = worker
+        self._expiry_s = expiry_s
+        self._monotonic = monotonic
+        self._seen: tuple[tuple[int, int], float] | None = None
+        self._held: Versioned[LeaseRecord] | None = None
+        self._lost: str | None = None
+        self._stop = threading.Event()
+        self._renewer: threading.Thread | None = None
+
+    def take(self, *, wait_s: float) -> Self:
+        """Wait for the lease at most `wait_s`, then raise LeaseTaken with its holder."""
+        deadline = self._monotonic() + wait_s
+        while True:
+            holder = self._try_take()
+            if holder is None:
+                return self
+            if self._monotonic() >= deadline:
+                raise LeaseTaken(
+                    f"Cannot take the lease of {self._stream}: {holder.owner} holds it "
+                    f"for {holder.task}, try {holder.attempt}, epoch {holder.epoch}"
+                )
+            self._stop.wait(min(0.5, self._expiry_s / 5))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
+
+    @property
+    def epoch(self) -> int:
+        self.ensure_held()
+        assert self._held is not None
+        return self._held.value.epoch
+
+    def ensure_held(self) -> None:
+        if self._lost or self._held is None:
+            raise Fenced(f"Cannot go on with {self._stream}: {self._lost or 'the lease is not held'}")
+
+    def confirm(self) -> None:
+        """Ask ZooKeeper, not our memory, whether the epoch is still ours; raise Fenced if not."""
+        if not self._client.retry(self._client.exists, paths.epoch(self._stream, self.epoch)):
+            self._lost = "the lease was taken by another worker"
+        self.ensure_held()
+
+    def check_in(self, transaction: Transaction) -> None:
+        """Make the transaction fail unless this epoch is still the lease's."""
+        transaction.check_exists(paths.epoch(self._stream, self.epoch))
+
+    def release(self) -> None:
+        """Give the lease back; when that fails it expires."""
+        self._stop.set()
+        if self._renewer:
+            self._renewer.join()
+        held, self._held = self._held, None
+        if held and not self._lost:
+            freed = replace(held.value, owner=None)
+            try:
+                self._client.set(paths.lease(self._stream), dump(freed), version=held.version)
+            except (KazooException, KazooTimeoutError):
+                return
+
+    def _try_take(self) -> LeaseRecord | None:
+        """None when the lease is ours now, else its holder."""
+        node = read(self._client, paths.lease(self._stream), LeaseRecord)
+        if node is None:
+            raise TidemarkError(f"Cannot take the lease of {self._stream}: it has no node in ZooKeeper")
+        if not self._is_free(node.value):
+            return node.value
+        mine = LeaseRecord(
+            owner=self._worker.name,
+            task=self._worker.task,
+            attempt=self._worker.attempt,
+            epoch=node.value.epoch + 1,
+        )
+        try:
+            self._swap_epoch(node, mine)
+        except CommitFailed:
+            return read_lease(self._client, self._stream)
+        except CommitStateUnknown:
+            if read_lease(self._client, self._stream) != mine:
+                raise
+        self._held = Versioned(mine, node.version + 1)
+        self._renewer = threading.Thread(target=self._renew_until_stopped, name="lease", daemon=True)
+        self._renewer.start()
+        return None
+
+    def _swap_epoch(self, node: Versioned[LeaseRecord], mine: LeaseRecord) -> None:
+        transaction = Transaction(self._client, f"take the lease of {self._stream}")
+        transaction.put(paths.lease(self._stream), mine, version=node.version)
+        if node.value.epoch:
+            transaction.delete(paths.epoch(self._stream, node.value.epoch))
+        transaction.create(paths.epoch(self._stream, mine.epoch))
+        transaction.commit()
+
+    def _is_free(self, lease: LeaseRecord) -> bool:
+        if lease.owner is None or not self._client.exists(paths.worker(lease.owner)):
+            return True
+        if lease.task == self._worker.task and lease.attempt < self._worker.attempt:
+            return True
+        return self._stood_still(lease)
+
+    def _stood_still(self, lease: LeaseRecord) -> bool:
+        now = self._monotonic()
+        key = (lease.epoch, lease.count)
+        if self._seen is None or self._seen[0] != key:
+            self._seen = (key, now)
+        return now - self._seen[1] > self._expiry_s
+
+    def _renew_until_stopped(self) -> None:
+        renewed = self._monotonic()
+        while not self._stop.wait(self._expiry_s / 3):
+            try:
+                self._renew()
+                renewed = self._monotonic()
+            except (BadVersionError, NoNodeError):
+                self._lost = "the lease was taken by another worker"
+                return
+            except (KazooException, KazooTimeoutError) as error:
+                if self._monotonic() - renewed > self._expiry_s * 2 / 3:
+                    self._lost = f"the lease could not be renewed: {error!r}"
+                    return
+
+    def _renew(self) -> None:
+        assert self._held is not None
+        renewed = replace(self._held.value, count=self._held.value.count + 1)
+        path = paths.lease(self._stream)
+        try:
+            stat = self._client.set(path, dump(renewed), version=self._held.version)
+            self._held = Versioned(renewed, stat.version)
+        except BadVersionError:
+            node = read(self._client, path, LeaseRecord)
+            if node is None or node.value != renewed:
+                raise
+            self._held = node
+
+
+def read_lease(client: KazooClient, stream: str) -> LeaseRecord:
+    node = read(client, paths.lease(stream), LeaseRecord)
+    return node.value if node else LeaseRecord()

@@ -1,0 +1,304 @@
+"""What the ledger's nodes hold, as frozen values; `dump` and `parse` are their JSON form.
+
+Lists are indexed by partition and kept by timeline (`0001`), so that 5,000 partitions stay below 1 MiB.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from itertools import pairwise
+from typing import Any, TypeVar
+
+from pydantic import TypeAdapter
+
+from tidemark.names import HOUR_MS, Hour, Shard
+
+FORMAT = 1
+
+Record = TypeVar("Record")
+
+
+_adapters: dict[Any, TypeAdapter[Any]] = {}
+
+
+def _adapter(kind: Any) -> TypeAdapter[Any]:
+    if kind not in _adapters:
+        _adapters[kind] = TypeAdapter(kind)
+    return _adapters[kind]
+
+
+def dump(record: object) -> bytes:
+    return _adapter(type(record)).dump_json(record)
+
+
+def parse(kind: type[Record], data: bytes) -> Record:
+    record: Record = _adapter(kind).validate_json(data)
+    return record
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Worker:
+    format: int = FORMAT
+    queues: tuple[str, ...]
+    task: str
+    attempt: int
+    versions: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaseRecord:
+    format: int = FORMAT
+    owner: str | None = None
+    task: str = ""
+    attempt: int = 0
+    epoch: int = 0
+    count: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Head:
+    format: int = FORMAT
+    number: int = 0
+    open: str | None = None
+    epoch: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimelinesVersion:
+    format: int = FORMAT
+    version: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timeline:
+    format: int = FORMAT
+    cluster: str
+    topic: str
+    topic_id: str
+    switched_ms: int
+    parents: str = "same"
+    latest: tuple[int, ...] | None = None
+    ends: tuple[int, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShardPosition:
+    """Committed ranges and gaps tile [start, next); all that had arrived by the watermark lies below next."""
+
+    start: int
+    next: int
+    watermark_ms: int
+    digest: str | None
+    completed: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _PositionColumns:
+    start: tuple[int, ...]
+    next: tuple[int, ...]
+    watermark_ms: tuple[int, ...]
+    digest: tuple[str | None, ...]
+    completed: tuple[bool, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Positions:
+    """`start_ms` is the stream's start, None until its first plan."""
+
+    format: int = FORMAT
+    start_ms: int | None = None
+    timelines: Mapping[str, _PositionColumns] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, start_ms: int | None, shards: Mapping[Shard, ShardPosition]) -> "Positions":
+        timelines: dict[str, _PositionColumns] = {}
+        for timeline in sorted({shard.timeline for shard in shards}):
+            rows = [shards[shard] for shard in sorted(shards) if shard.timeline == timeline]
+            timelines[f"{timeline:04d}"] = _PositionColumns(
+                start=tuple(row.start for row in rows),
+                next=tuple(row.next for row in rows),
+                watermark_ms=tuple(row.watermark_ms for row in rows),
+                digest=tuple(row.digest for row in rows),
+                completed=tuple(row.completed for row in rows),
+            )
+        return cls(start_ms=start_ms, timelines=timelines)
+
+    @property
+    def shards(self) -> dict[Shard, ShardPosition]:
+        return dict(self._rows())
+
+    def _rows(self) -> Iterator[tuple[Shard, ShardPosition]]:
+        for timeline, columns in self.timelines.items():
+            for partition in range(len(columns.next)):
+                yield (
+                    Shard(int(timeline), partition),
+                    ShardPosition(
+                        start=columns.start[partition],
+                        next=columns.next[partition],
+                        watermark_ms=columns.watermark_ms[partition],
+                        digest=columns.digest[partition],
+                        completed=columns.completed[partition],
+                    ),
+                )
+
+    @property
+    def lowest_watermark_ms(self) -> int | None:
+        open_shards = [row.watermark_ms for row in self.shards.values() if not row.completed]
+        return min(open_shards, default=None)
+
+    @property
+    def first_hour(self) -> Hour | None:
+        """The first whole hour after the stream's start: earlier ones are never ready unless backfilled."""
+        return None if self.start_ms is None else Hour(-(-self.start_ms // HOUR_MS) * HOUR_MS)
+
+
+class Proof(StrEnum):
+    """Why everything that had arrived by the interval's end is in the range."""
+
+    END_OFFSET = "end-offset"
+    """The broker's end offset, asked after interval end + grace, is the range's end."""
+    NONE = "none"
+    """A transaction was open below the broker's end: the range ends at the last stable offset."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShiftRange:
+    """Half-open offsets of one shard, cut into `splits`: [start, points[0]), [points[0], points[1]), …, end)."""
+
+    start: int
+    end: int
+    points: tuple[int, ...] = ()
+    proof: Proof
+
+    @property
+    def splits(self) -> tuple[tuple[int, int], ...]:
+        edges = (self.start, *self.points, self.end)
+        return tuple((low, high) for low, high in pairwise(edges) if low < high)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _RangeColumns:
+    start: tuple[int, ...]
+    end: tuple[int, ...]
+    points: Mapping[int, tuple[int, ...]]
+    unproven: tuple[int, ...]
+
+
+class ShiftState(StrEnum):
+    PLANNED = "PLANNED"
+    PENDING = "PENDING"
+    COMMITTED = "COMMITTED"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Window:
+    """Lines with a time in [past_ms, future_ms) belong to their hour, others are skewed."""
+
+    past_ms: int
+    future_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shift:
+    """One run's work, frozen before anything is read: files, names and bytes follow from it alone."""
+
+    id: str
+    number: int
+    start_ms: int
+    end_ms: int
+    planned_ms: int
+    timelines_version: int
+    window: Window
+    ranges: Mapping[str, _RangeColumns]
+
+    @staticmethod
+    def columns(ranges: Mapping[Shard, ShiftRange]) -> dict[str, _RangeColumns]:
+        columns: dict[str, _RangeColumns] = {}
+        for timeline in sorted({shard.timeline for shard in ranges}):
+            rows = {shard.partition: ranges[shard] for shard in sorted(ranges) if shard.timeline == timeline}
+            columns[f"{timeline:04d}"] = _RangeColumns(
+                start=tuple(row.start for row in rows.values()),
+                end=tuple(row.end for row in rows.values()),
+                points={partition: row.points for partition, row in rows.items() if row.points},
+                unproven=tuple(p for p, row in rows.items() if row.proof is Proof.NONE),
+            )
+        return columns
+
+    @property
+    def shards(self) -> dict[Shard, ShiftRange]:
+        rows: dict[Shard, ShiftRange] = {}
+        for timeline, columns in self.ranges.items():
+            unproven = set(columns.unproven)
+            for partition, (start, end) in enumerate(zip(columns.start, columns.end, strict=True)):
+                rows[Shard(int(timeline), partition)] = ShiftRange(
+                    start=start,
+                    end=end,
+                    points=columns.points.get(partition, ()),
+                    proof=Proof.NONE if partition in unproven else Proof.END_OFFSET,
+                )
+        return rows
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShiftRecord:
+    """The shift's node. Once COMMITTED it names the manifest, which holds the shift, and no longer the shift."""
+
+    format: int = FORMAT
+    number: int
+    state: ShiftState
+    shift: Shift | None = None
+    manifest: str | None = None
+    manifest_digest: str | None = None
+
+
+class HourState(StrEnum):
+    OPEN = "OPEN"
+    ARCHIVED = "ARCHIVED"
+    PUBLISHING = "PUBLISHING"
+    READY = "READY"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArchivePlan:
+    """Frozen before the first byte is copied: a rerun joins the same sources under the same names."""
+
+    number: int
+    shifts: tuple[int, ...]
+    timestamp_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Publication:
+    """A flag that is decided: its body lies at `path`. `shifts` are what an hour's flag adds, `hours` a day's."""
+
+    revision: int
+    path: str
+    digest: str
+    shifts: tuple[int, ...] = ()
+    hours: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HourRecord:
+    """`dirty`: shifts whose lines are not archived; `unflagged`: archived, but in no flag yet."""
+
+    format: int = FORMAT
+    state: HourState = HourState.OPEN
+    revision: int = 0
+    dirty: tuple[int, ...] = ()
+    unflagged: tuple[int, ...] = ()
+    archives: int = 0
+    archiving: ArchivePlan | None = None
+    publishing: Publication | None = None
+    lease: LeaseRecord | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DayRecord:
+    """`hours`: the revisions of the 24 hours that the day's flag of `revision` was written for."""
+
+    format: int = FORMAT
+    state: HourState = HourState.OPEN
+    revision: int = 0
+    hours: tuple[int, ...] = ()
+    publishing: Publication | None = None

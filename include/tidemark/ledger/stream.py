@@ -1,0 +1,87 @@
+"""The ledger of one stream: typed reads of its nodes, and transactions on them."""
+
+from collections.abc import Mapping
+
+from kazoo.client import KazooClient
+
+from tidemark.ledger import paths
+from tidemark.ledger.records import (
+    DayRecord,
+    Head,
+    HourRecord,
+    LeaseRecord,
+    Positions,
+    ShiftRecord,
+    Timeline,
+    TimelinesVersion,
+)
+from tidemark.ledger.zookeeper import Transaction, Versioned, children, ensure, read
+from tidemark.names import Hour, valid_stream
+
+
+class StreamLedger:
+    def __init__(self, client: KazooClient, stream: str) -> None:
+        self.client = client
+        self.stream = valid_stream(stream)
+
+    def prepare(self) -> None:
+        """Make the nodes of a stream that has none yet; an existing one is left as it is."""
+        ensure(self.client, paths.timelines(self.stream), TimelinesVersion())
+        ensure(self.client, paths.positions(self.stream), Positions())
+        ensure(self.client, paths.lease(self.stream), LeaseRecord())
+        for folder in (paths.epochs, paths.shifts, paths.hours, paths.days):
+            self.client.ensure_path(folder(self.stream))
+        ensure(self.client, paths.head(self.stream), Head())
+
+    def exists(self) -> bool:
+        return read(self.client, paths.head(self.stream), Head) is not None
+
+    def head(self) -> Versioned[Head]:
+        return read(self.client, paths.head(self.stream), Head) or Versioned(Head(), -1)
+
+    def positions(self) -> Versioned[Positions]:
+        return read(self.client, paths.positions(self.stream), Positions) or Versioned(Positions(), -1)
+
+    def timelines_version(self) -> Versioned[TimelinesVersion]:
+        path = paths.timelines(self.stream)
+        return read(self.client, path, TimelinesVersion) or Versioned(TimelinesVersion(), -1)
+
+    def timelines(self) -> dict[int, Timeline]:
+        stored: dict[int, Timeline] = {}
+        for name in children(self.client, paths.timelines(self.stream)):
+            node = read(self.client, paths.timeline(self.stream, int(name)), Timeline)
+            if node:
+                stored[int(name)] = node.value
+        return stored
+
+    def shift(self, shift: str) -> Versioned[ShiftRecord] | None:
+        return read(self.client, paths.shift(self.stream, shift), ShiftRecord)
+
+    def hour(self, hour: Hour) -> Versioned[HourRecord]:
+        return read(self.client, paths.hour(self.stream, hour), HourRecord) or Versioned(HourRecord(), -1)
+
+    def hours(self) -> Mapping[Hour, Versioned[HourRecord]]:
+        """Every hour that has a node."""
+        found: dict[Hour, Versioned[HourRecord]] = {}
+        for day in children(self.client, paths.hours(self.stream)):
+            for hh in children(self.client, paths.hours_of(self.stream, day)):
+                hour = Hour.parse(f"{day}T{hh}")
+                found[hour] = self.hour(hour)
+        return found
+
+    def day(self, day: str) -> Versioned[DayRecord]:
+        return read(self.client, paths.day(self.stream, day), DayRecord) or Versioned(DayRecord(), -1)
+
+    def begin(self, act: str) -> Transaction:
+        return Transaction(self.client, f"{act} of {self.stream}")
+
+    def put_hour(self, transaction: Transaction, hour: Hour, node: Versioned[HourRecord], value: HourRecord) -> None:
+        """Add the hour's new value to the transaction; its day's folder is made at once, being no part of the state."""
+        if node.version == -1:
+            self.client.ensure_path(paths.hours_of(self.stream, hour.day))
+        transaction.put(paths.hour(self.stream, hour), value, version=node.version)
+
+    def save_hour(self, act: str, hour: Hour, node: Versioned[HourRecord], value: HourRecord) -> None:
+        transaction = self.begin(f"{act} {hour}")
+        self.put_hour(transaction, hour, node, value)
+        transaction.commit()

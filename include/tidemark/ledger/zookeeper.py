@@ -1,0 +1,130 @@
+"""A ZooKeeper session, and transactions whose every result is looked at."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from kazoo.client import KazooClient, TransactionRequest
+from kazoo.exceptions import (
+    ConnectionLoss,
+    KazooException,
+    NodeExistsError,
+    NoNodeError,
+    OperationTimeoutError,
+    RolledBackError,
+    RuntimeInconsistency,
+    SessionExpiredError,
+)
+from kazoo.handlers.threading import KazooTimeoutError
+
+from tidemark.environment import Connections
+from tidemark.errors import CommitFailed, CommitStateUnknown, ServiceUnreachable
+from tidemark.ledger.records import dump, parse
+
+CONNECTION = "zookeeper_default"
+_OUTCOME_UNKNOWN = (ConnectionLoss, OperationTimeoutError, SessionExpiredError, KazooTimeoutError)
+
+Record = TypeVar("Record")
+
+
+@dataclass(frozen=True, slots=True)
+class Versioned(Generic[Record]):
+    """A node's value with the version it had: what a compare-and-set compares. -1: the node does not exist."""
+
+    value: Record
+    version: int
+
+
+@contextmanager
+def open_session(connections: Connections, *, timeout_s: float = 10.0) -> Iterator[KazooClient]:
+    """A session below the connection's chroot, which is made if it is not there."""
+    connection = connections(CONNECTION)
+    hosts = ",".join(
+        host if ":" in host else f"{host}:{connection.port or 2181}" for host in (connection.host or "").split(",")
+    )
+    chroot = "/" + str(connection.extra.get("chroot", "/tidemark")).strip("/")
+    client = KazooClient(hosts=hosts, timeout=timeout_s)
+    try:
+        client.start(timeout=timeout_s + 5)
+        client.ensure_path(chroot)
+        client.chroot = chroot
+    except (KazooException, KazooTimeoutError) as error:
+        client.stop()
+        client.close()
+        raise ServiceUnreachable(
+            f"Cannot reach ZooKeeper at {hosts} ({CONNECTION}): {error or type(error).__name__}"
+        ) from error
+    try:
+        yield client
+    finally:
+        client.stop()
+        client.close()
+
+
+def read(client: KazooClient, path: str, kind: type[Record]) -> Versioned[Record] | None:
+    try:
+        data, stat = client.retry(client.get, path)
+    except NoNodeError:
+        return None
+    return Versioned(parse(kind, data), stat.version)
+
+
+def children(client: KazooClient, path: str) -> list[str]:
+    try:
+        names: list[str] = client.retry(client.get_children, path)
+    except NoNodeError:
+        return []
+    return sorted(names)
+
+
+def ensure(client: KazooClient, path: str, record: object) -> None:
+    """Create the node with this value unless it exists."""
+    try:
+        client.retry(client.create, path, dump(record), makepath=True)
+    except NodeExistsError:
+        return
+
+
+class Transaction:
+    """All or nothing. After a lost answer nothing is known until the caller has read back."""
+
+    def __init__(self, client: KazooClient, act: str) -> None:
+        self._client = client
+        self._act = act
+        self._request: TransactionRequest = client.transaction()
+
+    def put(self, path: str, record: object, *, version: int) -> None:
+        """Compare-and-set; with version -1 the node must not exist yet."""
+        if version == -1:
+            self._request.create(path, dump(record))
+        else:
+            self._request.set_data(path, dump(record), version=version)
+
+    def create(self, path: str) -> None:
+        self._request.create(path, b"")
+
+    def delete(self, path: str) -> None:
+        self._request.delete(path)
+
+    def check(self, path: str, *, version: int) -> None:
+        self._request.check(path, version)
+
+    def check_exists(self, path: str) -> None:
+        self._request.check(path, -1)
+
+    def commit(self) -> None:
+        """Raise CommitFailed when nothing was written, CommitStateUnknown when the answer was lost."""
+        try:
+            results: list[Any] = self._request.commit()
+        except _OUTCOME_UNKNOWN as error:
+            raise CommitStateUnknown(f"Cannot tell whether '{self._act}' was committed: {error!r}") from error
+        for operation, result in zip(self._request.operations, results, strict=False):
+            if isinstance(result, Exception) and not isinstance(result, RolledBackError | RuntimeInconsistency):
+                raise CommitFailed(
+                    f"Cannot commit '{self._act}': {type(operation).__name__} of {operation.path} found "
+                    f"{type(result).__name__}; the state has moved on"
+                )
+        failed = [result for result in results if isinstance(result, Exception)]
+        if failed:
+            raise CommitFailed(f"Cannot commit '{self._act}': {failed[0]!r}")

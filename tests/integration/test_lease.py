@@ -1,0 +1,163 @@
+"""Leases and transactions on a real ZooKeeper."""
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from uuid import uuid4
+
+import pytest
+from kazoo.client import KazooClient
+from tests.services import connections_of
+
+from tidemark.errors import CommitFailed, Fenced, ServiceUnreachable
+from tidemark.ledger import paths
+from tidemark.ledger.lease import LeaseTaken, StreamLease, WorkerNode, join_workers, read_lease
+from tidemark.ledger.records import Head
+from tidemark.ledger.stream import StreamLedger
+from tidemark.ledger.zookeeper import open_session
+from tidemark.stack import Stack
+
+
+@pytest.fixture
+def sessions() -> Iterator[ExitStack]:
+    with ExitStack() as opened:
+        yield opened
+
+
+@pytest.fixture
+def client(stack: Stack, sessions: ExitStack) -> KazooClient:
+    return sessions.enter_context(open_session(connections_of(stack)))
+
+
+@pytest.fixture
+def ledger(client: KazooClient) -> StreamLedger:
+    ledger = StreamLedger(client, f"lease-{uuid4().hex[:8]}")
+    ledger.prepare()
+    return ledger
+
+
+def worker(sessions: ExitStack, client: KazooClient, task: str = "consume", attempt: int = 1) -> WorkerNode:
+    return sessions.enter_context(join_workers(client, task=task, attempt=attempt))
+
+
+class FakeTime:
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_a_lease_that_lives_is_not_taken_by_another_task(
+    client: KazooClient, ledger: StreamLedger, sessions: ExitStack
+) -> None:
+    with StreamLease(client, ledger.stream, worker(sessions, client)).take(wait_s=0):
+        other = StreamLease(client, ledger.stream, worker(sessions, client, task="other"))
+        with pytest.raises(LeaseTaken, match=r"worker-\d+ holds it for consume, try 1, epoch 1"):
+            other.take(wait_s=0)
+
+
+def test_a_released_lease_is_free_and_its_next_epoch_is_higher(
+    client: KazooClient, ledger: StreamLedger, sessions: ExitStack
+) -> None:
+    for wanted in (1, 2, 3):
+        with StreamLease(client, ledger.stream, worker(sessions, client, task=f"t{wanted}")).take(wait_s=0) as lease:
+            assert lease.epoch == wanted
+            assert client.get_children(paths.epochs(ledger.stream)) == [str(wanted)]
+
+
+def test_the_lease_of_a_worker_whose_session_is_gone_is_free(
+    stack: Stack, client: KazooClient, ledger: StreamLedger, sessions: ExitStack
+) -> None:
+    with open_session(connections_of(stack)) as dying:
+        node = dying.create(paths.worker("worker-"), b"{}", ephemeral=True, sequence=True, makepath=True)
+        dead = WorkerNode(name=node.rsplit("/", 1)[-1], task="consume", attempt=1)
+        StreamLease(dying, ledger.stream, dead).take(wait_s=0)
+    with StreamLease(client, ledger.stream, worker(sessions, client, task="other")).take(wait_s=0) as lease:
+        assert lease.epoch == 2
+
+
+def test_a_later_try_of_the_same_task_takes_the_lease_at_once(
+    client: KazooClient, ledger: StreamLedger, sessions: ExitStack
+) -> None:
+    with (
+        StreamLease(client, ledger.stream, worker(sessions, client)).take(wait_s=0) as old,
+        StreamLease(client, ledger.stream, worker(sessions, client, attempt=2)).take(wait_s=0) as new,
+    ):
+        assert new.epoch == 2
+        with pytest.raises(Fenced):
+            old.confirm()
+
+
+def test_an_earlier_try_does_not_take_the_lease_of_a_later_one(
+    client: KazooClient, ledger: StreamLedger, sessions: ExitStack
+) -> None:
+    earlier = StreamLease(client, ledger.stream, worker(sessions, client, attempt=1))
+    with (
+        StreamLease(client, ledger.stream, worker(sessions, client, attempt=2)).take(wait_s=0),
+        pytest.raises(LeaseTaken),
+    ):
+        earlier.take(wait_s=0)
+
+
+def test_a_lease_whose_count_stood_still_for_the_expiry_is_taken_and_not_before(
+    client: KazooClient, ledger: StreamLedger, sessions: ExitStack
+) -> None:
+    # Its renewal comes only after an hour, so that its count stands still.
+    StreamLease(client, ledger.stream, worker(sessions, client), expiry_s=3600 * 3).take(wait_s=0)
+    clock = FakeTime()
+    observer = StreamLease(client, ledger.stream, worker(sessions, client, task="other"), expiry_s=30, monotonic=clock)
+    for now in (0.0, 29.0):
+        clock.now = now
+        with pytest.raises(LeaseTaken):
+            observer.take(wait_s=0)
+    clock.now = 31.0
+    with observer.take(wait_s=0) as lease:
+        assert lease.epoch == 2
+
+
+def test_renewal_moves_the_count_so_that_a_living_lease_is_never_taken(
+    client: KazooClient, ledger: StreamLedger, sessions: ExitStack
+) -> None:
+    with StreamLease(client, ledger.stream, worker(sessions, client), expiry_s=0.3).take(wait_s=0) as lease:
+        observer = StreamLease(client, ledger.stream, worker(sessions, client, task="other"), expiry_s=30)
+        with pytest.raises(LeaseTaken):
+            observer.take(wait_s=1.0)
+        assert read_lease(client, ledger.stream).count > 0
+        lease.confirm()
+
+
+def test_a_zombie_cannot_commit_after_its_lease_was_taken(
+    client: KazooClient, ledger: StreamLedger, sessions: ExitStack
+) -> None:
+    zombie = StreamLease(client, ledger.stream, worker(sessions, client)).take(wait_s=0)
+    transaction = ledger.begin("commit of a zombie")
+    zombie.check_in(transaction)
+    head = ledger.head()
+    transaction.put(paths.head(ledger.stream), Head(number=99), version=head.version)
+    with (
+        StreamLease(client, ledger.stream, worker(sessions, client, attempt=2)).take(wait_s=0),
+        pytest.raises(CommitFailed, match="the state has moved on"),
+    ):
+        transaction.commit()
+    assert ledger.head() == head
+
+
+def test_a_transaction_that_fails_in_one_place_changes_nothing_anywhere(ledger: StreamLedger) -> None:
+    head, positions = ledger.head(), ledger.positions()
+    transaction = ledger.begin("half of it")
+    transaction.put(paths.head(ledger.stream), Head(number=5), version=head.version)
+    transaction.put(paths.positions(ledger.stream), positions.value, version=positions.version + 1)
+    with pytest.raises(CommitFailed, match=r"SetData of .*/positions found BadVersionError"):
+        transaction.commit()
+    assert ledger.head() == head
+
+
+def test_a_zookeeper_that_is_not_there_is_told_with_its_address(unused_port: int) -> None:
+    from tidemark.environment import Connection
+
+    connection = Connection(conn_id="zookeeper_default", host="127.0.0.1", port=unused_port)
+    with (
+        pytest.raises(ServiceUnreachable, match=f"Cannot reach ZooKeeper at 127.0.0.1:{unused_port}"),
+        open_session(lambda _: connection, timeout_s=0.5),
+    ):
+        pass

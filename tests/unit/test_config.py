@@ -1,0 +1,102 @@
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from tidemark.config import load_stream, load_streams
+from tidemark.environment import repository_folder
+from tidemark.errors import WrongUse
+
+GOOD = "{cluster: main, topic: t, root: 'hdfs:///data/t', owner: web}"
+
+
+def write(tmp_path: Path, text: str) -> Path:
+    path = tmp_path / "streams.yaml"
+    path.write_text(text, "utf-8")
+    return path
+
+
+def test_the_streams_that_are_shipped_are_sound() -> None:
+    loaded = load_streams(repository_folder() / "include" / "config" / "streams.yaml")
+    assert loaded.errors == ()
+    assert set(loaded.streams) == {"clicks", "payments"}
+
+
+def test_defaults_are_those_of_the_documents(tmp_path: Path) -> None:
+    stream = load_stream(write(tmp_path, f"streams: {{clicks: {GOOD}}}"), "clicks")
+    assert stream.grace == timedelta(minutes=5)
+    assert stream.skew.past == timedelta(days=7)
+    assert (stream.start, stream.timestamp, stream.compression) == ("earliest", "kafka", "small")
+    assert stream.kafka_connection == "kafka_main"
+
+
+@pytest.mark.parametrize(
+    ("settings", "complaint"),
+    [
+        ("{cluster: main, root: 'hdfs:///x', owner: w}", "field topic: found nothing: Field required"),
+        (
+            "{cluster: main, topic: t, root: 's3://x', owner: w}",
+            "field root: found 's3://x': wanted hdfs:///path or file:///path",
+        ),
+        ("{cluster: main, topic: t, root: 'hdfs:///a/../b', owner: w}", "without '..'"),
+        ("{cluster: main, topic: ../t, root: 'hdfs:///x', owner: w}", "field topic: found '../t'"),
+        (
+            "{cluster: main, topic: t, root: 'hdfs:///x', owner: w, grace: 5 minutes}",
+            "field grace: found '5 minutes': wanted a number and a unit s, m, h or d",
+        ),
+        (
+            "{cluster: main, topic: t, root: 'hdfs:///x', owner: w, start: first}",
+            "field start: found 'first': Input should be 'earliest' or 'latest'",
+        ),
+        (
+            "{cluster: main, topic: t, root: 'hdfs:///x', owner: w, topics: u}",
+            "field topics: found 'u': no such field; allowed are cluster, compression",
+        ),
+        (
+            "{cluster: main, topic: t, root: 'hdfs:///x', owner: w, max_clock_skew: 10m}",
+            "max_clock_skew 0:10:00 must be below grace 0:05:00",
+        ),
+        ("just text", "found 'just text'; wanted a mapping of settings"),
+    ],
+)
+def test_an_error_names_file_stream_field_value_and_what_is_allowed(
+    tmp_path: Path, settings: str, complaint: str
+) -> None:
+    path = write(tmp_path, f"streams: {{clicks: {settings}}}")
+    loaded = load_streams(path)
+    assert loaded.streams == {}
+    assert len(loaded.errors) == 1
+    assert loaded.errors[0].startswith(f"{path}: stream clicks: ")
+    assert complaint in loaded.errors[0]
+
+
+def test_a_bad_stream_leaves_the_others_alone(tmp_path: Path) -> None:
+    loaded = load_streams(write(tmp_path, f"streams: {{good: {GOOD}, bad: {{}}, Evil/..: {GOOD}}}"))
+    assert set(loaded.streams) == {"good"}
+    assert {error.split(": ")[1] for error in loaded.errors} == {"stream bad", "stream Evil/.."}
+
+
+@pytest.mark.parametrize("text", ["", "streams: [", "streams: 7", "\ud800"])
+def test_a_file_that_is_no_configuration_is_one_error_and_no_crash(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "streams.yaml"
+    path.write_bytes(text.encode("utf-8", "surrogatepass"))
+    loaded = load_streams(path)
+    assert loaded.streams == {}
+    assert len(loaded.errors) == 1
+    assert str(path) in loaded.errors[0]
+
+
+def test_a_missing_file_is_an_error(tmp_path: Path) -> None:
+    assert "cannot be read" in load_streams(tmp_path / "none.yaml").errors[0]
+
+
+def test_an_unknown_stream_is_told_with_the_known_ones(tmp_path: Path) -> None:
+    path = write(tmp_path, f"streams: {{clicks: {GOOD}}}")
+    with pytest.raises(WrongUse, match=r"Cannot find the stream 'cliks' in .*: it has clicks"):
+        load_stream(path, "cliks")
+
+
+def test_asking_for_a_bad_stream_tells_what_is_wrong_with_it(tmp_path: Path) -> None:
+    path = write(tmp_path, f"streams: {{good: {GOOD}, bad: {{cluster: main}}}}")
+    with pytest.raises(WrongUse, match="stream bad: field topic"):
+        load_stream(path, "bad")

@@ -1,0 +1,105 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from tidemark.ledger.records import (
+    Head,
+    Positions,
+    Proof,
+    ShardPosition,
+    Shift,
+    ShiftRange,
+    ShiftRecord,
+    ShiftState,
+    Window,
+    dump,
+    parse,
+)
+from tidemark.names import Shard
+
+offsets = st.integers(0, 2**62)
+positions = st.builds(
+    ShardPosition,
+    start=offsets,
+    next=offsets,
+    watermark_ms=offsets,
+    digest=st.none() | st.text("0123456789abcdef", min_size=16, max_size=16),
+    completed=st.booleans(),
+)
+counts = st.lists(st.integers(1, 6), min_size=1, max_size=3)
+
+
+def shift_of(ranges: dict[Shard, ShiftRange]) -> Shift:
+    return Shift(
+        id="20261115T0700",
+        number=12,
+        start_ms=0,
+        end_ms=3_600_000,
+        planned_ms=3_900_000,
+        timelines_version=7,
+        window=Window(past_ms=0, future_ms=9),
+        ranges=Shift.columns(ranges),
+    )
+
+
+@given(counts, st.data())
+def test_positions_survive_their_compact_form(partitions: list[int], data: st.DataObject) -> None:
+    shards = {
+        Shard(timeline + 1, partition): data.draw(positions)
+        for timeline, count in enumerate(partitions)
+        for partition in range(count)
+    }
+    stored = parse(Positions, dump(Positions.of(77, shards)))
+    assert stored.shards == shards
+    assert stored.start_ms == 77
+
+
+@given(counts, st.data())
+def test_a_shift_survives_its_compact_form(partitions: list[int], data: st.DataObject) -> None:
+    ranges = {}
+    for timeline, count in enumerate(partitions):
+        for partition in range(count):
+            edges = sorted(data.draw(st.lists(offsets, min_size=2, max_size=5, unique=True)))
+            ranges[Shard(timeline + 1, partition)] = ShiftRange(
+                start=edges[0],
+                end=edges[-1],
+                points=tuple(edges[1:-1]),
+                proof=data.draw(st.sampled_from(Proof)),
+            )
+    record = ShiftRecord(number=12, state=ShiftState.PLANNED, shift=shift_of(ranges))
+    stored = parse(ShiftRecord, dump(record))
+    assert stored.shift is not None
+    assert stored.shift.shards == ranges
+
+
+def test_5000_partitions_fit_into_a_node() -> None:
+    shards = {
+        Shard(1, partition): ShardPosition(
+            start=10**12, next=10**12, watermark_ms=1_800_000_000_000, digest="0123456789abcdef"
+        )
+        for partition in range(5000)
+    }
+    ranges = {
+        shard: ShiftRange(start=10**12, end=10**12 + 10**7, points=(10**12 + 5,), proof=Proof.NONE) for shard in shards
+    }
+    planned = dump(ShiftRecord(number=1, state=ShiftState.PLANNED, shift=shift_of(ranges)))
+    assert len(dump(Positions.of(0, shards))) + len(planned) < 1_000_000
+
+
+def test_every_node_names_its_format() -> None:
+    assert b'"format":1' in dump(Head())
+
+
+def test_a_node_that_is_not_ours_is_refused() -> None:
+    with pytest.raises(ValidationError):
+        parse(Head, b'{"number": "many"}')
+
+
+def test_the_lowest_watermark_is_that_of_the_shard_that_lags_most() -> None:
+    def at(watermark_ms: int, *, completed: bool = False) -> ShardPosition:
+        return ShardPosition(start=0, next=0, watermark_ms=watermark_ms, digest=None, completed=completed)
+
+    shards = {Shard(1, 0): at(5), Shard(1, 1): at(3), Shard(1, 2): at(1, completed=True)}
+    assert Positions.of(0, shards).lowest_watermark_ms == 3
+    assert Positions().lowest_watermark_ms is None
