@@ -1,0 +1,1 @@
+"""Plan: freeze what one run will read, before anything is read."""

@@ -1,0 +1,1 @@
+"""Publish: flags that carry their proof, for hours and days."""

@@ -1,0 +1,289 @@
+"""Commit a shift: files into place, manifest, one transaction; and finish what a dead driver left.
+
+The order is the guarantee. Until the transaction no reader sees the files, because no committed manifest names them;
+from the moment the manifest has its final name the shift only rolls forward.
+"""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from tidemark import __version__, layout
+from tidemark.consume.results import SplitResult, WrittenFile
+from tidemark.errors import AlreadyExists, CommitFailed, CommitStateUnknown, DataLoss, NotFound
+from tidemark.ledger import paths
+from tidemark.ledger.lease import StreamLease
+from tidemark.ledger.records import Positions, Proof, Shift, ShiftRecord, ShiftState, dump, parse
+from tidemark.ledger.stream import StreamLedger
+from tidemark.ledger.zookeeper import Versioned
+from tidemark.manifest import FileKind, Manifest, ManifestFile, ManifestShard, dump_blocks
+from tidemark.names import Hour, Shard
+from tidemark.storage import Storage
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Move:
+    """`source` is relative to the epoch's folder, which a successor renames to its own."""
+
+    source: str
+    target: str
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Moves:
+    manifest_digest: str
+    files: tuple[Move, ...]
+
+
+def build_manifest(stream: str, shift: Shift, results: Sequence[SplitResult], ledger: StreamLedger) -> Manifest:
+    """Raise DataLoss unless every record that was read is accounted for."""
+    before = ledger.positions().value
+    by_shard: dict[Shard, list[SplitResult]] = {shard: [] for shard in shift.shards}
+    for result in sorted(results, key=lambda found: (Shard.parse(found.shard), found.index)):
+        by_shard[Shard.parse(result.shard)].append(result)
+    shards = {str(shard): _account(stream, shift, shard, found) for shard, found in by_shard.items()}
+    watermarks = {shard: position.watermark_ms for shard, position in before.shards.items()}
+    return Manifest(
+        writer=f"tidemark {__version__}",
+        stream=stream,
+        shift=shift,
+        timelines={f"{order:04d}": timeline for order, timeline in ledger.timelines().items()},
+        positions=_advance(before, shift, by_shard),
+        shards=shards,
+        files=tuple(
+            _entry(Shard.parse(result.shard), file, watermarks)
+            for found in by_shard.values()
+            for result in found
+            for file in result.files
+        ),
+    )
+
+
+def _account(stream: str, shift: Shift, shard: Shard, results: Sequence[SplitResult]) -> ManifestShard:
+    found = shift.shards[shard]
+    row = ManifestShard(
+        start=found.start,
+        end=found.end,
+        records=sum(result.records for result in results),
+        lines=sum(result.lines(FileKind.LINES) for result in results),
+        skewed=sum(result.lines(FileKind.SKEWED) for result in results),
+        bad=sum(result.lines(FileKind.BAD) for result in results),
+        tombstones=sum(result.tombstones for result in results),
+        holes=found.end - found.start - sum(result.records for result in results),
+    )
+    written = row.lines + row.skewed + row.bad + row.tombstones
+    if written != row.records or row.holes < 0 or len({result.index for result in results}) != len(results):
+        raise DataLoss(
+            f"Cannot commit {stream}/{shard} of {shift.id}: {row.records} records were read from "
+            f"[{row.start}, {row.end}), {written} accounted for ({row})"
+        )
+    return row
+
+
+def _advance(before: Positions, shift: Shift, results: Mapping[Shard, Sequence[SplitResult]]) -> Positions:
+    shards = before.shards
+    for shard, found in shift.shards.items():
+        position = shards[shard]
+        proven = found.proof is Proof.END_OFFSET
+        shards[shard] = replace(
+            position,
+            next=found.end,
+            watermark_ms=max(position.watermark_ms, shift.end_ms) if proven else position.watermark_ms,
+            digest=_digest_before(found.end, results[shard]) if found.end > found.start else position.digest,
+        )
+    return Positions.of(before.start_ms, shards)
+
+
+def _digest_before(end: int, results: Sequence[SplitResult]) -> str | None:
+    """None when a marker or a hole stands before `end`: there is no record to compare with later."""
+    last = max(results, key=lambda result: result.last_offset, default=None)
+    return last.last_digest if last and last.last_offset == end - 1 else None
+
+
+def _entry(shard: Shard, file: WrittenFile, watermarks: Mapping[Shard, int]) -> ManifestFile:
+    is_late = file.hour is not None and Hour.parse(file.hour).end_ms <= watermarks[shard]
+    return ManifestFile(
+        path=file.path,
+        kind=file.kind,
+        hour=file.hour,
+        shard=str(shard),
+        lines=file.lines,
+        late=file.lines if is_late else 0,
+        bytes=file.bytes,
+        digest=file.digest,
+        first_offset=file.first_offset,
+        last_offset=file.last_offset,
+        min_ms=file.min_ms,
+        max_ms=file.max_ms,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Committer:
+    stream: str
+    shift: Shift
+    ledger: StreamLedger
+    storage: Storage
+    lease: StreamLease
+
+    @property
+    def folder(self) -> str:
+        """Where this epoch's work lies; nobody else writes below it."""
+        return f"{layout.work_of_shift(self.shift.id)}/{self.lease.epoch}"
+
+    def commit(self, manifest: Manifest, results: Sequence[SplitResult]) -> None:
+        data = dump(manifest)
+        files = [file for result in results for file in result.files]
+        moves = Moves(
+            manifest_digest=hashlib.sha256(data).hexdigest(),
+            files=tuple(
+                Move(
+                    source=file.temporary.removeprefix(f"{self.folder}/"),
+                    target=file.path,
+                    bytes=file.bytes,
+                )
+                for file in files
+            ),
+        )
+        blocks = dump_blocks((file.path, block) for file in files for block in file.blocks)
+        self.lease.ensure_held()
+        self.storage.create(f"{self.folder}/blocks", blocks)
+        self.storage.create(f"{self.folder}/manifest", data)
+        self.storage.create(f"{self.folder}/moves", dump(moves))
+        self._mark_pending(moves.manifest_digest)
+        self._finish(manifest, moves)
+
+    def recover(self) -> bool:
+        """Finish what an earlier epoch left PENDING. False: its files are not all there, the shift is PLANNED again."""
+        self._adopt_folder()
+        final = layout.manifest(self.shift.number, self.shift.id)
+        if self.storage.status(final):
+            self._commit_ledger(parse(Manifest, self.storage.read(final)), final)
+            return True
+        moves = self._read_moves()
+        if moves is None or not all(self._is_in_reach(move) for move in moves.files):
+            self._mark(ShiftState.PLANNED, None)
+            return False
+        self._finish(parse(Manifest, self.storage.read(f"{self.folder}/manifest")), moves)
+        return True
+
+    def discard_work(self) -> None:
+        """What was written below `_tmp` for a shift that is not PENDING is nobody's."""
+        self.storage.delete(layout.work_of_shift(self.shift.id), recursive=True)
+
+    def _adopt_folder(self) -> None:
+        """Rename what an earlier epoch wrote, so that a zombie's own renames find nothing."""
+        work = layout.work_of_shift(self.shift.id)
+        older = [status.path for status in self.storage.list(work) if status.path != self.folder]
+        older.sort(key=lambda path: int(path.rsplit("/", 1)[-1]), reverse=True)
+        for path in older:
+            if self.storage.status(f"{path}/moves") and not self.storage.status(self.folder):
+                self.storage.rename(path, self.folder)
+            else:
+                self.storage.delete(path, recursive=True)
+
+    def _read_moves(self) -> Moves | None:
+        try:
+            moves = parse(Moves, self.storage.read(f"{self.folder}/moves"))
+            data = self.storage.read(f"{self.folder}/manifest")
+        except NotFound:
+            return None
+        record = self.ledger.shift(self.shift.id)
+        digests = {moves.manifest_digest, hashlib.sha256(data).hexdigest()}
+        return moves if record and digests == {record.value.manifest_digest} else None
+
+    def _is_in_reach(self, move: Move) -> bool:
+        for path in (f"{self.folder}/{move.source}", move.target):
+            status = self.storage.status(path)
+            if status and status.size == move.bytes:
+                return True
+        return False
+
+    def _finish(self, manifest: Manifest, moves: Moves) -> None:
+        for move in moves.files:
+            self._move(move)
+        final = layout.manifest(self.shift.number, self.shift.id)
+        self._rename(f"{self.folder}/blocks", layout.blocks(self.shift.number, self.shift.id))
+        self._rename(f"{self.folder}/manifest", final)
+        self._commit_ledger(manifest, final)
+
+    def _move(self, move: Move) -> None:
+        self.lease.ensure_held()
+        self._rename(f"{self.folder}/{move.source}", move.target)
+        status = self.storage.status(move.target)
+        if status is None or status.size != move.bytes:
+            raise DataLoss(
+                f"Cannot commit {self.stream}/{self.shift.id}: {move.target} has "
+                f"{status.size if status else 'no'} bytes, wanted {move.bytes}"
+            )
+
+    def _rename(self, source: str, target: str) -> None:
+        """Done already is done: the shift is not committed, so a file of its own name is an earlier try's."""
+        try:
+            self.storage.rename(source, target)
+        except NotFound:
+            if not self.storage.status(target):
+                raise
+        except AlreadyExists:
+            self.storage.delete(target)
+            self.storage.rename(source, target)
+
+    def _mark_pending(self, digest: str) -> None:
+        self._mark(ShiftState.PENDING, digest)
+
+    def _mark(self, state: ShiftState, digest: str | None) -> None:
+        node = self._node()
+        transaction = self.ledger.begin(f"mark {self.shift.id} {state}")
+        self.lease.check_in(transaction)
+        record = replace(node.value, state=state, manifest_digest=digest)
+        transaction.put(paths.shift(self.stream, self.shift.id), record, version=node.version)
+        try:
+            transaction.commit()
+        except CommitStateUnknown:
+            if self._node().value != record:
+                raise
+
+    def _commit_ledger(self, manifest: Manifest, path: str) -> None:
+        """Archive and publish may touch the same hours: then read again. A lost epoch ends it as Fenced."""
+        while True:
+            try:
+                self._commit_once(manifest, path)
+                break
+            except CommitFailed:
+                self.lease.confirm()
+        self.discard_work()
+
+    def _commit_once(self, manifest: Manifest, path: str) -> None:
+        node = self._node()
+        head, positions = self.ledger.head(), self.ledger.positions()
+        version = self.ledger.timelines_version()
+        if version.value.version != self.shift.timelines_version:
+            raise DataLoss(
+                f"Cannot commit {self.stream}/{self.shift.id}: planned on version {self.shift.timelines_version} of "
+                f"the timelines, found {version.value.version}"
+            )
+        transaction = self.ledger.begin(f"commit {self.shift.id}")
+        self.lease.check_in(transaction)
+        transaction.check(paths.timelines(self.stream), version=version.version)
+        closed = replace(head.value, open=None, epoch=self.lease.epoch)
+        transaction.put(paths.head(self.stream), closed, version=head.version)
+        transaction.put(paths.positions(self.stream), manifest.positions, version=positions.version)
+        record = ShiftRecord(number=self.shift.number, state=ShiftState.COMMITTED, manifest=path)
+        transaction.put(paths.shift(self.stream, self.shift.id), record, version=node.version)
+        for name in sorted({file.hour for file in manifest.files if file.hour}):
+            hour = Hour.parse(name)
+            found = self.ledger.hour(hour)
+            dirty = replace(found.value, dirty=(*found.value.dirty, self.shift.number))
+            self.ledger.put_hour(transaction, hour, found, dirty)
+        try:
+            transaction.commit()
+        except CommitStateUnknown:
+            if self._node().value != record:
+                raise
+
+    def _node(self) -> Versioned[ShiftRecord]:
+        node = self.ledger.shift(self.shift.id)
+        if node is None:
+            raise DataLoss(f"Cannot commit {self.stream}/{self.shift.id}: its node is gone from ZooKeeper")
+        return node

@@ -1,0 +1,219 @@
+"""Runs inside a Spark task: one split of Kafka records becomes boom files, one for each hour that it touches."""
+
+import base64
+import hashlib
+import json
+from collections.abc import Iterator
+from contextlib import ExitStack
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tidemark import layout
+from tidemark.boom.writer import BoomWriter
+from tidemark.consume.lines import parse_messages
+from tidemark.consume.results import Split, SplitResult, TaskOrder, WrittenFile
+from tidemark.errors import DataLoss
+from tidemark.kafka import record_digest
+from tidemark.ledger.records import dump
+from tidemark.manifest import FileKind
+from tidemark.names import HOUR_MS, Hour
+
+RESULT_SCHEMA = "result string"
+LAST_MS = 253_402_300_800_000
+"""The year 10000: hours from there on have no name."""
+
+
+def write_split(order: TaskOrder, attempt: int, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Write whole files below the attempt's own folder; yield the split's result, nothing for an empty split."""
+    with ExitStack() as stack:
+        writer: SplitWriter | None = None
+        for batch in batches:
+            if batch.num_rows:
+                writer = writer or SplitWriter(order, attempt, _split_of(order, batch), stack)
+                writer.write(batch)
+        if writer is None:
+            return
+        result = writer.close()
+    yield pa.RecordBatch.from_pydict({"result": [dump(result).decode()]})
+
+
+def _split_of(order: TaskOrder, batch: pa.RecordBatch) -> Split:
+    return order.splits[batch.column("partition")[0].as_py()]
+
+
+class SplitWriter:
+    def __init__(self, order: TaskOrder, attempt: int, split: Split, stack: ExitStack) -> None:
+        self._order = order
+        self._split = split
+        self._stack = stack
+        self._folder = f"{order.folder}/{attempt}"
+        self._hours: dict[int, _BoomFile] = {}
+        self._skewed: _BoomFile | None = None
+        self._bad: list[dict[str, object]] = []
+        self._records = 0
+        self._tombstones = 0
+        self._first_offset = -1
+        self._last: tuple[int, int, bytes | None] = (-1, 0, None)
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        self._count(batch)
+        values = batch.column("value")
+        if values.null_count:
+            present = values.is_valid()
+            batch = batch.filter(present)
+            self._tombstones += len(values) - batch.num_rows
+        times, messages = self._lines(batch)
+        self._distribute(times, messages, batch.column("offset"), batch)
+
+    def close(self) -> SplitResult:
+        writers = [writer for _, writer in sorted(self._hours.items())]
+        files = [writer.close() for writer in (*writers, self._skewed) if writer]
+        # Leaving the sinks' contexts completes the files: only then may anybody hear of them.
+        self._stack.close()
+        if self._bad:
+            files.append(self._write_bad())
+        return SplitResult(
+            shard=str(self._split.shard),
+            index=self._split.index,
+            records=self._records,
+            tombstones=self._tombstones,
+            first_offset=self._first_offset,
+            last_offset=self._last[0],
+            last_digest=record_digest(*self._last),
+            files=tuple(files),
+        )
+
+    def _count(self, batch: pa.RecordBatch) -> None:
+        offsets = batch.column("offset")
+        first, last = offsets[0].as_py(), offsets[-1].as_py()
+        if not self._split.start <= first <= last < self._split.end or first <= self._last[0]:
+            raise DataLoss(
+                f"Cannot consume {self._split.shard}: found offsets {first} to {last} after {self._last[0]}, "
+                f"wanted [{self._split.start}, {self._split.end}) in order"
+            )
+        if self._first_offset < 0:
+            self._first_offset = first
+        self._records += batch.num_rows
+        self._last = (last, batch.column("timestamp")[-1].as_py(), batch.column("value")[-1].as_py())
+
+    def _lines(self, batch: pa.RecordBatch) -> tuple[pa.Int64Array, pa.BinaryArray]:
+        if self._order.timestamp == "kafka":
+            return batch.column("timestamp"), batch.column("value")
+        times, lines, _ = parse_messages(batch.column("value"), batch.column("timestamp"))
+        return times, lines
+
+    def _distribute(
+        self, times: pa.Int64Array, lines: pa.BinaryArray, offsets: pa.Int64Array, batch: pa.RecordBatch
+    ) -> None:
+        numbers = times.to_numpy(zero_copy_only=False)
+        nameless = (numbers < 0) | (numbers >= LAST_MS)
+        window = self._order.window
+        skewed = ~nameless & ((numbers < window.past_ms) | (numbers >= window.future_ms))
+        if nameless.any():
+            self._keep_bad(batch.filter(pa.array(nameless)))
+        if skewed.any():
+            self._skewed = self._skewed or self._open(layout.skewed(self._name), FileKind.SKEWED, None)
+            self._skewed.write(times, lines, offsets, skewed)
+        hours = np.where(nameless | skewed, -1, numbers // HOUR_MS)
+        for number in np.unique(hours[hours >= 0]):
+            self._writer_of(int(number)).write(times, lines, offsets, hours == number)
+
+    def _writer_of(self, number: int) -> "_BoomFile":
+        if number not in self._hours:
+            hour = Hour(number * HOUR_MS)
+            self._hours[number] = self._open(layout.incoming(hour, self._name), FileKind.LINES, str(hour))
+        return self._hours[number]
+
+    @property
+    def _name(self) -> str:
+        return layout.boom_name(self._order.shift, self._split.shard, self._split.index)
+
+    def _open(self, path: str, kind: FileKind, hour: str | None) -> "_BoomFile":
+        sink = self._stack.enter_context(self._order.storage.open_write(f"{self._folder}/{path}"))
+        writer = BoomWriter(
+            sink,
+            name=path,
+            create_time_ms=self._order.planned_ms + self._split.order,
+            compression="fast" if self._order.compression == "fast" else "small",
+        )
+        return _BoomFile(writer, path, self._folder, kind, hour)
+
+    def _keep_bad(self, records: pa.RecordBatch) -> None:
+        for row in records.to_pylist():
+            self._bad.append(
+                {
+                    "shard": str(self._split.shard),
+                    "offset": row["offset"],
+                    "timestamp": row["timestamp"],
+                    "reason": "its time has no hour between the years 1970 and 9999",
+                    "value": base64.b64encode(row["value"]).decode(),
+                }
+            )
+
+    def _write_bad(self) -> WrittenFile:
+        data = "".join(f"{json.dumps(record)}\n" for record in self._bad).encode()
+        path = layout.bad(layout.bad_name(self._order.shift, self._split.shard, self._split.index))
+        self._order.storage.create(f"{self._folder}/{path}", data)
+        offsets = [int(str(record["offset"])) for record in self._bad]
+        return WrittenFile(
+            path=path,
+            folder=self._folder,
+            kind=FileKind.BAD,
+            hour=None,
+            lines=len(self._bad),
+            bytes=len(data),
+            digest=hashlib.sha256(data).hexdigest(),
+            first_offset=min(offsets),
+            last_offset=max(offsets),
+            min_ms=0,
+            max_ms=0,
+            blocks=(),
+        )
+
+
+class _BoomFile:
+    """A boom file under way, with what its result will say of it."""
+
+    def __init__(self, writer: BoomWriter, path: str, folder: str, kind: FileKind, hour: str | None) -> None:
+        self._writer = writer
+        self._path = path
+        self._folder = folder
+        self._kind = kind
+        self._hour = hour
+
+    def write(
+        self,
+        times: pa.Int64Array,
+        lines: pa.BinaryArray,
+        offsets: pa.Int64Array,
+        mine: np.ndarray[tuple[int], np.dtype[np.bool_]],
+    ) -> None:
+        if mine.all():
+            self._writer.write(times, lines, offsets)
+            return
+        mask = pa.array(mine)
+        self._writer.write(pc.filter(times, mask), pc.filter(lines, mask), pc.filter(offsets, mask))
+
+    def close(self) -> WrittenFile:
+        summary = self._writer.close()
+        # A file is opened for a line that is at hand, so none is empty.
+        assert summary.first_offset is not None
+        assert summary.last_offset is not None
+        assert summary.min_ms is not None
+        assert summary.max_ms is not None
+        return WrittenFile(
+            path=self._path,
+            folder=self._folder,
+            kind=self._kind,
+            hour=self._hour,
+            lines=summary.lines,
+            bytes=summary.bytes,
+            digest=summary.digest,
+            first_offset=summary.first_offset,
+            last_offset=summary.last_offset,
+            min_ms=summary.min_ms,
+            max_ms=summary.max_ms,
+            blocks=summary.blocks,
+        )

@@ -1,0 +1,94 @@
+"""What a committed shift wrote: the list that readers, the archiver, flags and a rebuild go by.
+
+A manifest depends on the shift alone, so that a rerun writes the same bytes: no times of writing, no attempts.
+"""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+
+from tidemark import layout
+from tidemark.boom.writer import BoomBlock
+from tidemark.errors import NotFound
+from tidemark.ledger.records import FORMAT, Positions, Shift, Timeline, parse
+from tidemark.storage import Storage
+
+
+class FileKind(StrEnum):
+    LINES = "lines"
+    SKEWED = "skewed"
+    BAD = "bad"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ManifestFile:
+    """`hour` is None for quarantine; offsets are the first and the last that the file holds, times its span."""
+
+    path: str
+    kind: FileKind
+    hour: str | None
+    shard: str
+    lines: int
+    late: int
+    bytes: int
+    digest: str
+    first_offset: int
+    last_offset: int
+    min_ms: int
+    max_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ManifestShard:
+    """records = lines + skewed + bad + tombstones; holes are offsets of the range that held no record."""
+
+    start: int
+    end: int
+    records: int
+    lines: int
+    skewed: int
+    bad: int
+    tombstones: int
+    holes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manifest:
+    format: int = FORMAT
+    writer: str
+    stream: str
+    shift: Shift
+    timelines: Mapping[str, Timeline]
+    positions: Positions
+    shards: Mapping[str, ManifestShard]
+    files: tuple[ManifestFile, ...]
+
+    def files_of(self, hour: str) -> tuple[ManifestFile, ...]:
+        return tuple(file for file in self.files if file.hour == hour)
+
+
+def read_manifest(storage: Storage, path: str) -> Manifest:
+    return parse(Manifest, storage.read(path))
+
+
+def manifest_of(storage: Storage, number: int) -> Manifest:
+    prefix = layout.manifest(number, "")[: -len(".json")]
+    for status in storage.list("_manifests"):
+        if status.path.startswith(prefix) and status.path.endswith(".json"):
+            return read_manifest(storage, status.path)
+    raise NotFound(f"Cannot find the manifest of shift number {number}: nothing named {prefix}*.json in storage")
+
+
+def dump_blocks(blocks: Iterable[tuple[str, BoomBlock]]) -> bytes:
+    """The block directory: JSON lines, one for each Avro block of each boom file."""
+    lines = (json.dumps({"file": path, **asdict(block)}, separators=(",", ":")) for path, block in blocks)
+    return "".join(f"{line}\n" for line in lines).encode()
+
+
+def read_blocks(storage: Storage, shift: Shift) -> Iterator[tuple[str, BoomBlock]]:
+    for line in storage.read(layout.blocks(shift.number, shift.id)).splitlines():
+        value = json.loads(line)
+        path = value.pop("file")
+        value["runs"] = tuple((first, end) for first, end in value["runs"])
+        yield path, BoomBlock(**value)

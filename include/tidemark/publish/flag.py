@@ -1,0 +1,139 @@
+"""The body of a flag: JSON that proves its hour or day."""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from tidemark import layout
+from tidemark.ledger.records import FORMAT, HourRecord, Positions
+from tidemark.manifest import Manifest
+from tidemark.names import Hour, isoformat
+from tidemark.publish.rule import RULE
+from tidemark.storage import Storage
+
+Flag = dict[str, Any]
+
+
+def build_hour_flag(
+    *,
+    stream: str,
+    hour: Hour,
+    record: HourRecord,
+    positions: Positions,
+    added: Sequence[Manifest],
+    index: Sequence[Mapping[str, Any]],
+    previous: Flag | None,
+    published_ms: int,
+) -> Flag:
+    """`added` are the manifests of the shifts that the hour got since `previous`; `index` its archive index."""
+    before = previous["counts"] if previous else {"lines": 0, "late": 0, "skewed": 0, "bad": 0}
+    change = _count(hour, added)
+    known = {file["path"] for file in previous["files"]} if previous else set()
+    files = _files(index)
+    return {
+        "format": FORMAT,
+        "stream": stream,
+        "hour": str(hour),
+        "start": isoformat(hour.start_ms),
+        "end": isoformat(hour.end_ms),
+        "revision": record.revision + 1,
+        "published": isoformat(published_ms),
+        "rule": RULE,
+        "empty": not files,
+        "counts": {name: before[name] + change[name] for name in before},
+        "shards": {str(shard): _shard(shard, positions, index) for shard in sorted(positions.shards)},
+        "files": files,
+        "gaps": [],
+        "changes": {
+            "shifts": [manifest.shift.id for manifest in added],
+            "files": [file["path"] for file in files if file["path"] not in known],
+            **change,
+        },
+    }
+
+
+def build_day_flag(*, stream: str, day: str, revision: int, hours: Mapping[Hour, Flag], published_ms: int) -> Flag:
+    return {
+        "format": FORMAT,
+        "stream": stream,
+        "day": day,
+        "revision": revision,
+        "published": isoformat(published_ms),
+        "rule": "all 24 UTC hours of the day are ready",
+        "empty": all(flag["empty"] for flag in hours.values()),
+        "counts": {
+            name: sum(flag["counts"][name] for flag in hours.values()) for name in ("lines", "late", "skewed", "bad")
+        },
+        "hours": {
+            str(hour): {
+                "revision": flag["revision"],
+                "flag": layout.hour_flag(hour, flag["revision"]),
+                "lines": flag["counts"]["lines"],
+            }
+            for hour, flag in sorted(hours.items())
+        },
+    }
+
+
+def dump_flag(flag: Flag) -> bytes:
+    return (json.dumps(flag, indent=1) + "\n").encode()
+
+
+def read_hour_flag(storage: Storage, hour: Hour, revision: int) -> Flag:
+    flag: Flag = json.loads(storage.read(layout.hour_flag(hour, revision)))
+    return flag
+
+
+def read_index(storage: Storage, hour: Hour, archives: int) -> list[dict[str, Any]]:
+    return [
+        json.loads(line)
+        for archive in range(1, archives + 1)
+        for line in storage.read(layout.index_segment(hour, archive)).splitlines()
+    ]
+
+
+def _count(hour: Hour, manifests: Iterable[Manifest]) -> dict[str, int]:
+    """Skewed and bad lines have no hour: they are those of the shifts that this flag adds."""
+    counts = {"lines": 0, "late": 0, "skewed": 0, "bad": 0}
+    for manifest in manifests:
+        files = manifest.files_of(str(hour))
+        counts["lines"] += sum(file.lines for file in files)
+        counts["late"] += sum(file.late for file in files)
+        counts["skewed"] += sum(shard.skewed for shard in manifest.shards.values())
+        counts["bad"] += sum(shard.bad for shard in manifest.shards.values())
+    return counts
+
+
+def _files(index: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    files: dict[str, dict[str, Any]] = {}
+    for record in index:
+        file = files.setdefault(
+            record["destFile"],
+            {
+                "path": record["destFile"],
+                "lines": 0,
+                "bytes": record["destBytes"],
+                "digest": record["destDigest"],
+            },
+        )
+        file["lines"] += record["lines"]
+    return list(files.values())
+
+
+def _shard(shard: object, positions: Positions, index: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    position = {str(known): value for known, value in positions.shards.items()}[str(shard)]
+    pieces = [record for record in index if record["shard"] == str(shard)]
+    return {
+        "proof": "completed" if position.completed else "end-offset",
+        "watermark": isoformat(position.watermark_ms),
+        "next": position.next,
+        "lines": sum(piece["lines"] for piece in pieces),
+        "first_offset": min((piece["first_offset"] for piece in pieces), default=None),
+        "last_offset": max((piece["last_offset"] for piece in pieces), default=None),
+        "min_time": _time(min((piece["min_ms"] for piece in pieces), default=None)),
+        "max_time": _time(max((piece["max_ms"] for piece in pieces), default=None)),
+    }
+
+
+def _time(time_ms: int | None) -> str | None:
+    return None if time_ms is None else isoformat(time_ms)

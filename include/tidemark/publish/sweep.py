@@ -1,0 +1,189 @@
+"""The sweep: publish every hour and day that is ready, wait for none.
+
+A flag is decided by compare-and-set on what was read for the decision (hour, timelines, positions), together with the
+path and digest of its body; whoever finds the hour PUBLISHING finishes it, so that a crash leaves one flag and not two.
+"""
+
+import hashlib
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, replace
+
+from tidemark import layout
+from tidemark.errors import AlreadyExists, CommitFailed, NotFound, TidemarkError
+from tidemark.ledger import paths
+from tidemark.ledger.records import DayRecord, HourRecord, HourState, Positions, Publication
+from tidemark.ledger.stream import StreamLedger
+from tidemark.ledger.zookeeper import Transaction, Versioned
+from tidemark.manifest import manifest_of
+from tidemark.names import HOUR_MS, Hour, hours_of_day
+from tidemark.publish.flag import (
+    Flag,
+    build_day_flag,
+    build_hour_flag,
+    dump_flag,
+    read_hour_flag,
+    read_index,
+)
+from tidemark.publish.rule import reasons_against
+from tidemark.storage import Storage
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Published:
+    """A flag that this sweep wrote: of an hour (`2026-11-15T07`) or a day (`2026-11-15`)."""
+
+    subject: str
+    revision: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Publisher:
+    ledger: StreamLedger
+    storage: Storage
+    now_ms: Callable[[], int]
+
+    def sweep(self) -> list[Published]:
+        hours = [published for hour in self.open_hours() if (published := self.publish_hour(hour))]
+        touched = sorted({hour.day for hour in self._reached_hours()})
+        days = [published for day in touched if (published := self.publish_day(day))]
+        return hours + days
+
+    def open_hours(self) -> list[Hour]:
+        """Reached by every shard, and with something that no flag says yet."""
+        return [hour for hour in self._reached_hours() if _wants_flag(self.ledger.hour(hour).value)]
+
+    def publish_hour(self, hour: Hour) -> Published | None:
+        """None when the hour is not ready, or when the state moved on: the next sweep looks again."""
+        node = self.ledger.hour(hour)
+        if node.value.publishing is None:
+            version, positions = self.ledger.timelines_version(), self.ledger.positions()
+            if reasons_against(hour, node.value, positions.value):
+                return None
+            body = dump_flag(self._hour_flag(hour, node.value, positions.value))
+            prepared = self._prepare(str(hour), node.value.revision + 1, body)
+            publication = replace(prepared, shifts=node.value.unflagged)
+            transaction = self.ledger.begin(f"publish {hour}")
+            transaction.check(paths.timelines(self.ledger.stream), version=version.version)
+            transaction.check(paths.positions(self.ledger.stream), version=positions.version)
+            decided = replace(node.value, state=_publishing(node.value.state), publishing=publication)
+            self.ledger.put_hour(transaction, hour, node, decided)
+            if not _succeeds(transaction):
+                return None
+            node = self.ledger.hour(hour)
+        return self._finish_hour(hour, node)
+
+    def publish_day(self, day: str) -> Published | None:
+        node = self.ledger.day(day)
+        if node.value.publishing is None:
+            hours = {hour: self.ledger.hour(hour).value for hour in hours_of_day(day)}
+            revisions = tuple(record.revision for record in hours.values())
+            if not all(revisions) or revisions == node.value.hours:
+                return None
+            flags = {hour: read_hour_flag(self.storage, hour, record.revision) for hour, record in hours.items()}
+            revision = node.value.revision + 1
+            flag = build_day_flag(
+                stream=self.ledger.stream, day=day, revision=revision, hours=flags, published_ms=self.now_ms()
+            )
+            publication = replace(self._prepare(day, revision, dump_flag(flag)), hours=revisions)
+            decided = replace(node.value, state=_publishing(node.value.state), publishing=publication)
+            if not self._save_day(day, node, decided):
+                return None
+            node = self.ledger.day(day)
+        return self._finish_day(day, node)
+
+    def _reached_hours(self) -> list[Hour]:
+        positions = self.ledger.positions().value
+        lowest, first = positions.lowest_watermark_ms, positions.first_hour
+        if lowest is None or first is None:
+            return []
+        return [Hour(start) for start in range(first.start_ms, lowest - HOUR_MS + 1, HOUR_MS)]
+
+    def _hour_flag(self, hour: Hour, record: HourRecord, positions: Positions) -> Flag:
+        return build_hour_flag(
+            stream=self.ledger.stream,
+            hour=hour,
+            record=record,
+            positions=positions,
+            added=[manifest_of(self.storage, number) for number in record.unflagged],
+            index=read_index(self.storage, hour, record.archives),
+            previous=read_hour_flag(self.storage, hour, record.revision) if record.revision else None,
+            published_ms=self.now_ms(),
+        )
+
+    def _prepare(self, subject: str, revision: int, body: bytes) -> Publication:
+        digest = hashlib.sha256(body).hexdigest()
+        path = f"{layout.work_of_flag(subject, revision)}/{digest}"
+        with suppress(AlreadyExists):
+            self.storage.create(path, body)
+        return Publication(revision=revision, path=path, digest=digest)
+
+    def _finish_hour(self, hour: Hour, node: Versioned[HourRecord]) -> Published | None:
+        publication = node.value.publishing
+        if publication is None:
+            return None
+        self._place(publication, layout.hour_flag(hour, publication.revision))
+        flagged = set(publication.shifts)
+        ready = replace(
+            node.value,
+            state=HourState.READY,
+            revision=publication.revision,
+            unflagged=tuple(number for number in node.value.unflagged if number not in flagged),
+            publishing=None,
+        )
+        transaction = self.ledger.begin(f"flag {hour}")
+        self.ledger.put_hour(transaction, hour, node, ready)
+        if not _succeeds(transaction):
+            return None
+        self.storage.delete(layout.work_of_flag(str(hour), publication.revision), recursive=True)
+        return Published(subject=str(hour), revision=publication.revision)
+
+    def _finish_day(self, day: str, node: Versioned[DayRecord]) -> Published | None:
+        publication = node.value.publishing
+        if publication is None:
+            return None
+        self._place(publication, layout.day_flag(day, publication.revision))
+        ready = replace(
+            node.value,
+            state=HourState.READY,
+            revision=publication.revision,
+            hours=publication.hours,
+            publishing=None,
+        )
+        if not self._save_day(day, node, ready):
+            return None
+        self.storage.delete(layout.work_of_flag(day, publication.revision), recursive=True)
+        return Published(subject=day, revision=publication.revision)
+
+    def _save_day(self, day: str, node: Versioned[DayRecord], value: DayRecord) -> bool:
+        transaction = self.ledger.begin(f"flag {day}")
+        transaction.put(paths.day(self.ledger.stream, day), value, version=node.version)
+        return _succeeds(transaction)
+
+    def _place(self, publication: Publication, path: str) -> None:
+        """Rename the body to its final name; a flag that is there already must be this one."""
+        try:
+            self.storage.rename(publication.path, path)
+        except (AlreadyExists, NotFound) as error:
+            found = hashlib.sha256(self.storage.read(path)).hexdigest()
+            if found != publication.digest:
+                raise TidemarkError(
+                    f"Cannot publish {path}: it holds digest {found}, wanted {publication.digest}"
+                ) from error
+
+
+def _wants_flag(record: HourRecord) -> bool:
+    return not record.revision or bool(record.unflagged) or record.publishing is not None
+
+
+def _publishing(state: HourState) -> HourState:
+    """An hour stays READY while its next revision is prepared."""
+    return HourState.READY if state is HourState.READY else HourState.PUBLISHING
+
+
+def _succeeds(transaction: Transaction) -> bool:
+    try:
+        transaction.commit()
+    except CommitFailed:
+        return False
+    return True

@@ -1,0 +1,29 @@
+"""Spark entry point: archive every hour of a stream that is waiting for it."""
+
+import argparse
+
+from pyspark.sql import SparkSession
+
+from tidemark import logs
+from tidemark.config import load_stream
+from tidemark.drive import Task, archive_stream
+from tidemark.environment import connection_from_environment, streams_file
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--stream", required=True)
+    parser.add_argument("--task", required=True, help="who asks; a later try takes the lease of an earlier one")
+    parser.add_argument("--attempt", required=True, type=int)
+    asked = parser.parse_args()
+    logs.configure()
+    archive_stream(
+        load_stream(streams_file(), asked.stream),
+        connection_from_environment,
+        Task(name=asked.task, attempt=asked.attempt),
+        SparkSession.builder.appName(f"tidemark archive {asked.stream}").getOrCreate,
+    )
+
+
+if __name__ == "__main__":
+    main()

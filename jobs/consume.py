@@ -1,0 +1,34 @@
+"""Spark entry point: see one interval of a stream consumed and committed."""
+
+import argparse
+from datetime import datetime
+
+from pyspark.sql import SparkSession
+
+from tidemark import logs
+from tidemark.config import load_stream
+from tidemark.drive import Task, consume_interval
+from tidemark.environment import connection_from_environment, streams_file
+from tidemark.names import Interval, milliseconds
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--stream", required=True)
+    parser.add_argument("--start", required=True, type=datetime.fromisoformat, help="with a time zone")
+    parser.add_argument("--end", required=True, type=datetime.fromisoformat, help="with a time zone")
+    parser.add_argument("--task", required=True, help="who asks; a later try takes the lease of an earlier one")
+    parser.add_argument("--attempt", required=True, type=int)
+    asked = parser.parse_args()
+    logs.configure()
+    consume_interval(
+        load_stream(streams_file(), asked.stream),
+        Interval(milliseconds(asked.start), milliseconds(asked.end)),
+        connection_from_environment,
+        Task(name=asked.task, attempt=asked.attempt),
+        SparkSession.builder.appName(f"tidemark consume {asked.stream}").getOrCreate,
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,122 @@
+from collections.abc import Mapping
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tidemark.config import Stream
+from tidemark.errors import DataLoss
+from tidemark.kafka import Offsets
+from tidemark.ledger.records import Positions, Proof, ShardPosition
+from tidemark.names import HOUR_MS, Hour, Interval, Shard
+from tidemark.plan.planner import PlannedWork, plan_ranges, split_points
+
+STREAM = Stream(name="clicks", cluster="main", topic="clicks", root="hdfs:///clicks", owner="web")
+SEVEN = Hour.parse("2026-11-15T07")
+INTERVAL = Interval(SEVEN.start_ms, SEVEN.end_ms)
+PLANNED_MS = SEVEN.end_ms + 5 * 60_000
+ZERO = Shard(1, 0)
+
+
+def plan(
+    offsets: Mapping[Shard, Offsets],
+    positions: Positions | None = None,
+    *,
+    stream: Stream = STREAM,
+    interval: Interval = INTERVAL,
+) -> PlannedWork:
+    return plan_ranges(
+        stream=stream,
+        interval=interval,
+        planned_ms=PLANNED_MS,
+        positions=positions or Positions(),
+        offsets=offsets,
+    )
+
+
+def at(begin: int, end: int, stable: int | None = None) -> Offsets:
+    return Offsets(begin=begin, end=end, stable=end if stable is None else stable)
+
+
+def consumed(next_offset: int, *, start: int = 0, watermark_ms: int = SEVEN.start_ms) -> Positions:
+    position = ShardPosition(start=start, next=next_offset, watermark_ms=watermark_ms, digest=None)
+    return Positions.of(SEVEN.start_ms - HOUR_MS, {ZERO: position})
+
+
+def test_the_first_plan_takes_everything_and_starts_with_its_interval() -> None:
+    work = plan({ZERO: at(0, 10), Shard(1, 1): at(0, 0)})
+    assert (work.ranges[ZERO].start, work.ranges[ZERO].end) == (0, 10)
+    assert work.ranges[Shard(1, 1)].splits == ()
+    assert work.positions.start_ms == SEVEN.start_ms
+    assert work.positions.first_hour == SEVEN
+
+
+def test_a_log_that_lost_its_beginning_makes_the_stream_start_when_it_was_planned() -> None:
+    work = plan({ZERO: at(5, 10)})
+    assert (work.ranges[ZERO].start, work.ranges[ZERO].end) == (5, 10)
+    assert work.positions.start_ms == PLANNED_MS
+    assert work.positions.first_hour == Hour.parse("2026-11-15T09")
+
+
+def test_start_latest_leaves_what_is_there_already() -> None:
+    work = plan({ZERO: at(0, 10)}, stream=STREAM.model_copy(update={"start": "latest"}))
+    assert work.ranges[ZERO].splits == ()
+    assert work.positions.shards[ZERO].start == 10
+    assert work.positions.start_ms == PLANNED_MS
+
+
+def test_the_next_plan_goes_on_where_the_last_one_ended() -> None:
+    work = plan({ZERO: at(3, 30)}, consumed(10))
+    assert (work.ranges[ZERO].start, work.ranges[ZERO].end) == (10, 30)
+    assert work.ranges[ZERO].proof is Proof.END_OFFSET
+
+
+def test_an_earlier_interval_moves_the_start_back_when_nothing_is_out_of_reach() -> None:
+    earlier = Interval(SEVEN.start_ms - 5 * HOUR_MS, SEVEN.start_ms - 4 * HOUR_MS)
+    assert plan({ZERO: at(0, 10)}, consumed(10), interval=earlier).positions.start_ms == earlier.start_ms
+
+
+def test_an_earlier_interval_proves_nothing_when_the_beginning_was_not_read() -> None:
+    earlier = Interval(SEVEN.start_ms - 5 * HOUR_MS, SEVEN.start_ms - 4 * HOUR_MS)
+    before = consumed(10, start=4)
+    assert plan({ZERO: at(0, 10)}, before, interval=earlier).positions.start_ms == before.start_ms
+
+
+def test_a_partition_that_appears_later_begins_at_0_and_holds_no_earlier_hour() -> None:
+    work = plan({ZERO: at(0, 10), Shard(1, 1): at(0, 7)}, consumed(10))
+    assert (work.ranges[Shard(1, 1)].start, work.ranges[Shard(1, 1)].end) == (0, 7)
+    assert work.positions.shards[Shard(1, 1)].watermark_ms == SEVEN.start_ms
+
+
+def test_an_open_transaction_cuts_the_range_and_its_proof() -> None:
+    work = plan({ZERO: at(0, 10, stable=6)})
+    assert (work.ranges[ZERO].end, work.ranges[ZERO].proof) == (6, Proof.NONE)
+
+
+def test_a_start_that_kafka_no_longer_has_is_an_error_and_no_skip() -> None:
+    with pytest.raises(DataLoss, match=r"Cannot plan clicks/0001-0: start 40 is gone, Kafka begins at 97"):
+        plan({ZERO: at(97, 120)}, consumed(40))
+
+
+def test_a_log_that_went_back_is_an_error() -> None:
+    with pytest.raises(DataLoss, match=r"start 40 is ahead, Kafka ends at 12"):
+        plan({ZERO: at(0, 12)}, consumed(40))
+
+
+def test_the_window_reaches_from_the_lowest_watermark_to_the_time_of_planning() -> None:
+    work = plan({ZERO: at(0, 10)}, consumed(10))
+    assert work.window.past_ms == SEVEN.start_ms - 7 * 24 * HOUR_MS
+    assert work.window.future_ms == PLANNED_MS + HOUR_MS
+
+
+@given(st.integers(0, 10**12), st.integers(0, 10**9), st.integers(1, 10**7))
+def test_splits_tile_the_range_evenly(start: int, length: int, most: int) -> None:
+    end = start + min(length, most * 50)
+    edges = (start, *split_points(start, end, most), end)
+    sizes = [high - low for low, high in pairwise(edges)]
+    assert sum(sizes) == end - start
+    if end > start:
+        assert min(sizes) > 0
+        assert max(sizes) <= most
+        assert max(sizes) - min(sizes) <= 1
