@@ -1,0 +1,34 @@
+"""Airflow's connections, in the form that the library takes."""
+
+from airflow.sdk import BaseHook
+from airflow.sdk import Connection as AirflowConnection
+
+from tidemark.config import Stream
+from tidemark.environment import Connection, dump_connection, variable_of
+from tidemark.ledger.zookeeper import CONNECTION as ZOOKEEPER
+from tidemark.storage import WEBHDFS_CONNECTION as WEBHDFS
+
+
+def connection_from_airflow(conn_id: str) -> Connection:
+    return _convert(conn_id, BaseHook.get_connection(conn_id))
+
+
+async def connection_from_triggerer(conn_id: str) -> Connection:
+    return _convert(conn_id, await BaseHook.aget_connection(conn_id))
+
+
+def exported_connections(stream: Stream) -> dict[str, str]:
+    """What a Spark job of the stream finds in its environment: secrets never stand on a command line."""
+    wanted = [stream.kafka_connection, ZOOKEEPER, *([WEBHDFS] if stream.root.startswith("hdfs:") else [])]
+    return {variable_of(conn_id): dump_connection(connection_from_airflow(conn_id)) for conn_id in wanted}
+
+
+def _convert(conn_id: str, found: AirflowConnection) -> Connection:
+    return Connection(
+        conn_id=conn_id,
+        host=found.host,
+        port=found.port,
+        login=found.login,
+        password=found.password,
+        extra=found.extra_dejson,
+    )
