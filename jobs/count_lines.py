@@ -7,10 +7,10 @@ from pyspark.sql import SparkSession
 from tidemark import logs
 from tidemark.boom.spark import read_boom
 from tidemark.config import load_stream
-from tidemark.drive import Task, services
+from tidemark.drive import services
 from tidemark.environment import connection_from_environment, streams_file
 from tidemark.errors import DataLoss
-from tidemark.names import Hour
+from tidemark.names import Hour, Task
 from tidemark.publish.ask import ready_revision
 from tidemark.publish.flag import read_hour_flag
 from tidemark.storage import open_storage

@@ -23,7 +23,7 @@ from tidemark.ledger.records import Shift, ShiftState, Worker, dump
 from tidemark.ledger.stream import StreamLedger
 from tidemark.ledger.zookeeper import open_session
 from tidemark.logs import logger
-from tidemark.names import Interval
+from tidemark.names import Interval, Task
 from tidemark.plan.shift import Planner
 from tidemark.publish.sweep import Published, Publisher
 from tidemark.storage import Storage, open_storage
@@ -32,14 +32,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 LEASE_WAIT_S = 1800.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Task:
-    """Who asks: a later try of the same task takes the lease of an earlier one at once."""
-
-    name: str
-    attempt: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -26,6 +26,10 @@ class Connection:
     extra: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
 
+ZOOKEEPER = "zookeeper_default"
+WEBHDFS = "webhdfs_default"
+
+
 class Connections(Protocol):
     def __call__(self, conn_id: str) -> Connection:
         """Raise WrongUse when there is no such connection."""

@@ -35,6 +35,14 @@ def _valid(pattern: re.Pattern[str], kind: str, name: str, wanted: str) -> str:
     return name
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """Who asks for work: a later try of the same task takes the lease of an earlier one at once."""
+
+    name: str
+    attempt: int
+
+
 @dataclass(frozen=True, slots=True, order=True)
 class Shard:
     """Partition `partition` of timeline `timeline`, written `0001-3`."""

@@ -4,9 +4,7 @@ from airflow.sdk import BaseHook
 from airflow.sdk import Connection as AirflowConnection
 
 from tidemark.config import Stream
-from tidemark.environment import Connection, dump_connection, variable_of
-from tidemark.ledger.zookeeper import CONNECTION as ZOOKEEPER
-from tidemark.storage import WEBHDFS_CONNECTION as WEBHDFS
+from tidemark.environment import WEBHDFS, ZOOKEEPER, Connection, dump_connection, variable_of
 
 
 def connection_from_airflow(conn_id: str) -> Connection:

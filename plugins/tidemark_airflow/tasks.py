@@ -2,7 +2,7 @@
 
 from airflow.sdk import Context
 
-from tidemark.drive import Task
+from tidemark.names import Task
 
 TASK = "{{ ti.dag_id }}/{{ ti.run_id }}/{{ ti.task_id }}"
 ATTEMPT = "{{ ti.try_number }}"

@@ -12,12 +12,12 @@ from tests.services import KafkaTopic, Sent, connections_of, read_json, unique, 
 
 from tidemark.config import Stream
 from tidemark.consume.commit import Committer
-from tidemark.drive import Task, archive_stream, consume_interval, now_ms, plan_interval, publish_stream
+from tidemark.drive import archive_stream, consume_interval, now_ms, plan_interval, publish_stream
 from tidemark.errors import Fenced, NotYet
 from tidemark.ledger.records import HourState, ShiftRecord, ShiftState
 from tidemark.ledger.stream import StreamLedger
 from tidemark.ledger.zookeeper import open_session
-from tidemark.names import HOUR_MS, Hour, Interval
+from tidemark.names import HOUR_MS, Hour, Interval, Task
 from tidemark.stack import Stack
 from tidemark.storage import Storage, open_storage
 

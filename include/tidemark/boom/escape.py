@@ -32,7 +32,7 @@ def escape(raw: bytes) -> bytes:
 
 def unescape(line: bytes) -> bytes:
     """The bytes that `escape` was given. What is not UTF-8 (KaBoom's) was not escaped and stays as it is."""
-    if not any(private in line for private, _ in _PAIRS) or not _is_text(line):
+    if _FIRST_BYTE not in line or not _is_text(line):
         return line
     for private, surrogate in _PAIRS:
         line = line.replace(private, surrogate)

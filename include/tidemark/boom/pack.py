@@ -1,7 +1,10 @@
 """Raw deflate: quick to write (ISA-L), or small (libdeflate)."""
 
+import math
 import zlib
 from collections.abc import Callable
+from functools import partial
+from itertools import count
 from typing import Final
 
 import deflate
@@ -10,13 +13,13 @@ from isal import igzip_lib
 from tidemark.boom.format import Compression
 
 _FAST_LEVEL: Final = 1
-_QUICKER_LEVELS: Final = (4, 5)
-_REFERENCE_LEVEL: Final = 6
+_SMALL_LEVELS: Final = (4, 5, 6, 7)
 _SURE_LEVEL: Final = 6
-_SAMPLE: Final = 64 << 10
+_REFERENCE_LEVEL: Final = 6
+_SAMPLE: Final = 256 << 10
 _WORTH_A_SAMPLE: Final = 1 << 20
-# `small` promises at most 1.03 of zlib's level 6: a sample is allowed less, since the rest may pack worse.
-_ALLOWED: Final = 1.02
+# `small` promises at most 1.03 of zlib's level 6; a sample is a little off.
+_ALLOWED: Final = 1.022
 
 Pack = Callable[[bytes], bytes]
 
@@ -25,8 +28,9 @@ def packer_for(compression: Compression, first_block: bytes) -> Pack:
     """How to pack a file that begins with this block: decided by its bytes, so that a rerun packs alike."""
     if compression == "fast":
         return _pack_fast
-    level = _choose_level(first_block[:_SAMPLE]) if len(first_block) > _WORTH_A_SAMPLE else _SURE_LEVEL
-    return lambda data: bytes(deflate.deflate_compress(data, level))
+    if len(first_block) < _WORTH_A_SAMPLE:
+        return partial(_pack_small, level=_SURE_LEVEL)
+    return _alternate(*_choose_levels(first_block[:_SAMPLE]))
 
 
 def unpack(packed: bytes | memoryview) -> bytes:
@@ -51,8 +55,29 @@ def _pack_fast(data: bytes) -> bytes:
     return igzip_lib.compress(data, _FAST_LEVEL, igzip_lib.COMP_DEFLATE)
 
 
-def _choose_level(sample: bytes) -> int:
-    """The quickest level that packs the sample about as small as zlib does: logs differ in what they need."""
-    wanted = len(zlib.compress(sample, _REFERENCE_LEVEL, -zlib.MAX_WBITS)) * _ALLOWED
-    fitting = (level for level in _QUICKER_LEVELS if len(deflate.deflate_compress(sample, level)) <= wanted)
-    return next(fitting, _SURE_LEVEL)
+def _pack_small(data: bytes, level: int) -> bytes:
+    return bytes(deflate.deflate_compress(data, level))
+
+
+def _alternate(quick: int, thorough: int, share: float) -> Pack:
+    """Pack this share of the blocks at the quicker level, and of no beginning of the file a larger one."""
+    numbers = count()
+
+    def pack(data: bytes) -> bytes:
+        number = next(numbers)
+        is_quick = int((number + 1) * share) > int(number * share)
+        return _pack_small(data, quick if is_quick else thorough)
+
+    return pack
+
+
+def _choose_levels(sample: bytes) -> tuple[int, int, float]:
+    """Two levels and the share of the quicker that uses up what is allowed: logs differ in what they need."""
+    reference = len(zlib.compress(sample, _REFERENCE_LEVEL, -zlib.MAX_WBITS))
+    quick, quick_size = _SMALL_LEVELS[0], math.inf
+    for level in _SMALL_LEVELS:
+        size = len(deflate.deflate_compress(sample, level)) / reference
+        if size <= _ALLOWED:
+            return quick, level, (_ALLOWED - size) / (quick_size - size)
+        quick, quick_size = level, size
+    return quick, quick, 1

@@ -18,11 +18,10 @@ from kazoo.exceptions import (
 )
 from kazoo.handlers.threading import KazooTimeoutError
 
-from tidemark.environment import Connections
+from tidemark.environment import ZOOKEEPER, Connections
 from tidemark.errors import CommitFailed, CommitStateUnknown, ServiceUnreachable
 from tidemark.ledger.records import dump, parse
 
-CONNECTION = "zookeeper_default"
 _OUTCOME_UNKNOWN = (ConnectionLoss, OperationTimeoutError, SessionExpiredError, KazooTimeoutError)
 
 Record = TypeVar("Record")
@@ -39,7 +38,7 @@ class Versioned(Generic[Record]):
 @contextmanager
 def open_session(connections: Connections, *, timeout_s: float = 10.0) -> Iterator[KazooClient]:
     """A session below the connection's chroot, which is made if it is not there."""
-    connection = connections(CONNECTION)
+    connection = connections(ZOOKEEPER)
     hosts = ",".join(
         host if ":" in host else f"{host}:{connection.port or 2181}" for host in (connection.host or "").split(",")
     )
@@ -53,7 +52,7 @@ def open_session(connections: Connections, *, timeout_s: float = 10.0) -> Iterat
         client.stop()
         client.close()
         raise ServiceUnreachable(
-            f"Cannot reach ZooKeeper at {hosts} ({CONNECTION}): {error or type(error).__name__}"
+            f"Cannot reach ZooKeeper at {hosts} ({ZOOKEEPER}): {error or type(error).__name__}"
         ) from error
     try:
         yield client

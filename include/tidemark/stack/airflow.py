@@ -48,7 +48,7 @@ class AirflowService(Service):
 
     @override
     def lacks(self, site: Site, started: float) -> str | None:
-        part = get_json(f"{_address(site)}/api/v2/monitor/health")[self._health]
+        part = get_json(site.ports["airflow"], "/api/v2/monitor/health")[self._health]
         if part["status"] != "healthy":
             return "a healthy state"
         # A service that ended a moment ago still counts as healthy: the beat must be of this process.

@@ -51,7 +51,7 @@ DEFAULT_SERVICES = (*DATA_SERVICES, *(service.name for service in AIRFLOW_SERVIC
 PORT_NAMES = tuple(port for service in SERVICES.values() for port in service.ports)
 
 WANTED_FREE_BYTES = 2 * 1024**3
-PATIENCE_SECONDS = 15.0
+PATIENCE_SECONDS = 10.0
 
 OnStep = Callable[[str], None]
 
@@ -203,6 +203,7 @@ class Stack:
                 launch.run([SERVICES[name] for name in wanted], running)
             except BaseException:
                 self._end_services(state, missing)
+                self._end_strays(state, say_nothing)
                 raise
 
     def _remember(self, state: State, name: str, record: ProcessRecord) -> None:

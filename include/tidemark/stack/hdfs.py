@@ -58,7 +58,7 @@ class NameNode(Service):
 
     @override
     def lacks(self, site: Site, started: float) -> str | None:
-        info = _bean(self.address(site), "NameNode", "NameNodeInfo")
+        info = _bean(site.ports["namenode-http"], "NameNode", "NameNodeInfo")
         # Attributes are missing while the node loads its files.
         if info.get("Safemode") != "":
             return "the end of safe mode"
@@ -100,7 +100,7 @@ class DataNode(Service):
     @override
     def lacks(self, site: Site, started: float) -> str | None:
         # The NameNode counts a DataNode that ended as live for a while: ask this one.
-        info = _bean(self.address(site), "DataNode", "DataNodeInfo")
+        info = _bean(site.ports["datanode-http"], "DataNode", "DataNodeInfo")
         actors = json.loads(info.get("BPServiceActorInfo", "[]"))
         has_registered = any(actor["ActorState"] == "RUNNING" for actor in actors)
         return None if has_registered else "its registration with the NameNode"
@@ -181,11 +181,11 @@ def _command(site: Site, main: str, *arguments: str, options: tuple[str, ...] = 
     )
 
 
-def _bean(address: str, service: str, name: str) -> dict[str, Any]:
+def _bean(port: int, service: str, name: str) -> dict[str, Any]:
     """Without its bean a node is still starting."""
-    answer = get_json(f"{address}/jmx?qry=Hadoop:service={service},name={name}")
+    answer = get_json(port, f"/jmx?qry=Hadoop:service={service},name={name}")
     if not answer["beans"]:
-        raise ConnectionError(f"{address} has no {name} yet")
+        raise ConnectionError(f"port {port} has no {name} yet")
     bean: dict[str, Any] = answer["beans"][0]
     return bean
 

@@ -1,14 +1,22 @@
 """Asking the services for their health."""
 
+import json
+from contextlib import closing
+from http.client import HTTPConnection, HTTPException
 from typing import Any
 
-import requests
+from tidemark.stack.ports import HOST
 
 
-def get_json(url: str) -> Any:
-    """OSError when there is no good answer. A proxy that the environment names is not asked for 127.0.0.1."""
-    with requests.Session() as session:
-        session.trust_env = False
-        answer = session.get(url, timeout=10)
-        answer.raise_for_status()
-        return answer.json()
+def get_json(port: int, path: str) -> Any:
+    """OSError when there is no good answer."""
+    with closing(HTTPConnection(HOST, port, timeout=10)) as connection:
+        try:
+            connection.request("GET", path)
+            answer = connection.getresponse()
+            body = answer.read()
+        except HTTPException as error:
+            raise ConnectionError(f"port {port} does not speak HTTP yet ({error!r})") from error
+    if answer.status != 200:
+        raise ConnectionError(f"port {port} answers {answer.status} {answer.reason}")
+    return json.loads(body)

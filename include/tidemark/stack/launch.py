@@ -14,7 +14,7 @@ from tidemark.stack.service import Service, Site
 from tidemark.stack.state import ProcessRecord
 
 HEALTH_TIMEOUT_SECONDS = 180.0
-POLL_SECONDS = 0.1
+POLL_SECONDS = 0.25
 
 
 class Launch:

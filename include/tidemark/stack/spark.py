@@ -126,7 +126,7 @@ def _daemon_command(site: Site, service: Service, main: str, *arguments: str) ->
 
 
 def _ask_master(site: Site) -> dict[str, Any]:
-    answer: dict[str, Any] = get_json(f"http://{HOST}:{site.ports['spark-master-http']}/json/")
+    answer: dict[str, Any] = get_json(site.ports["spark-master-http"], "/json/")
     return answer
 
 

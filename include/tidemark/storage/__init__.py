@@ -2,15 +2,14 @@
 
 from pathlib import Path
 
-from tidemark.environment import Connections
+from tidemark.environment import WEBHDFS, Connections
 from tidemark.storage.local import LocalStorage
 from tidemark.storage.paths import split_root
 from tidemark.storage.port import FileAttributes, FileStatus, Sink, Storage
 from tidemark.storage.webhdfs import WebHdfsStorage
 
-__all__ = ["WEBHDFS_CONNECTION", "FileAttributes", "FileStatus", "Sink", "Storage", "open_storage"]
+__all__ = ["FileAttributes", "FileStatus", "Sink", "Storage", "open_storage"]
 
-WEBHDFS_CONNECTION = "webhdfs_default"
 _LEAVE_ALONE = FileAttributes()
 
 
@@ -19,4 +18,4 @@ def open_storage(root: str, connections: Connections, attributes: FileAttributes
     scheme, path = split_root(root)
     if scheme == "file":
         return LocalStorage(root=Path(path), attributes=attributes)
-    return WebHdfsStorage(root=path, connection=connections(WEBHDFS_CONNECTION), attributes=attributes)
+    return WebHdfsStorage(root=path, connection=connections(WEBHDFS), attributes=attributes)

@@ -1,0 +1,55 @@
+from pathlib import Path
+from typing import Any
+
+from tests.dags.conftest import parse_dags
+
+HEAVY = {"pyspark", "confluent_kafka", "kazoo", "hdfs", "pyarrow", "numpy", "pandas", "fastavro"}
+
+
+def test_the_dag_folder_is_parsed_without_an_error(dags: Any) -> None:
+    assert dags["errors"] == {}
+    assert set(dags["dags"]) == {"ingest_clicks", "ingest_payments", "example_count_lines"}
+
+
+def test_parsing_imports_nothing_heavy(dags: Any) -> None:
+    assert HEAVY & set(dags["imported"]) == set()
+
+
+def test_every_task_has_an_owner_retries_and_a_timeout(dags: Any) -> None:
+    for dag_id, dag in dags["dags"].items():
+        for task_id, task in dag["tasks"].items():
+            assert task["owner"] not in ("", "airflow"), f"{dag_id}.{task_id}"
+            assert task["retries"] > 0, f"{dag_id}.{task_id}"
+            assert task["timeout"], f"{dag_id}.{task_id}"
+
+
+def test_a_stream_goes_from_plan_to_publish(dags: Any) -> None:
+    tasks = dags["dags"]["ingest_clicks"]["tasks"]
+    assert {name: task["downstream"] for name, task in tasks.items()} == {
+        "plan": ["consume"],
+        "consume": ["archive"],
+        "archive": ["publish"],
+        "publish": [],
+    }
+    assert tasks["consume"]["operator"] == tasks["archive"]["operator"] == "SparkJobOperator"
+
+
+def test_runs_have_a_data_interval_and_do_not_wait_for_one_another(dags: Any) -> None:
+    for dag in dags["dags"].values():
+        assert dag["timetable"] == "CronDataIntervalTimetable"
+        assert dag["max_active_runs"] > 1
+        assert dag["catchup"] is False
+
+
+def test_a_bad_stream_is_an_import_error_and_the_others_still_load(airflow_home: Path, tmp_path: Path) -> None:
+    streams = tmp_path / "streams.yaml"
+    streams.write_text(
+        "streams:\n"
+        "  good: {cluster: main, topic: t, root: 'hdfs:///t', owner: web}\n"
+        "  bad: {cluster: main, topic: t, root: 's3://t', owner: web}\n",
+        "utf-8",
+    )
+    found = parse_dags(airflow_home, streams)
+    assert set(found["dags"]) == {"ingest_good"}
+    assert list(found["errors"]) == ["streams_errors.py"]
+    assert f"{streams}: stream bad: field root: found 's3://t'" in found["errors"]["streams_errors.py"]

@@ -1,0 +1,79 @@
+"""The hourly DAG through Airflow's own scheduler, command line and connections."""
+
+import subprocess
+from functools import partial
+from pathlib import Path
+
+from tests.services import KafkaTopic, Sent, connections_of, read_json, visible_lines
+from tests.waiting import wait_until
+
+from tidemark.config import load_stream
+from tidemark.demo.airflow import AirflowClient
+from tidemark.drive import now_ms
+from tidemark.environment import variable_of
+from tidemark.names import HOUR_MS, Hour, isoformat
+from tidemark.stack import Stack
+from tidemark.storage import open_storage
+
+
+def last_hours(count: int) -> list[Hour]:
+    """The last full hours whose grace is over, so that no run waits for the clock."""
+    now = Hour.of(now_ms() - 61_000)
+    return [Hour(now.start_ms - back * HOUR_MS) for back in range(count, 0, -1)]
+
+
+def all_succeeded(airflow: AirflowClient, dag: str, hours: list[Hour]) -> bool:
+    tasks = [task for task in airflow.tasks(dag) if task.hour in hours]
+    for task in tasks:
+        assert task.state not in ("failed", "upstream_failed", "up_for_retry"), airflow.log_tail(task)
+    return {task.hour for task in tasks} == set(hours) and all(task.state == "success" for task in tasks)
+
+
+def test_a_backfill_by_the_scheduler_ends_with_flags_and_wakes_the_dag_downstream(
+    airflow_stack: Stack, streams_file: Path
+) -> None:
+    topic = KafkaTopic(airflow_stack, "clicks", 4)
+    hours = last_hours(2)
+    topic.send(
+        Sent(partition=n % 4, time_ms=hour.start_ms, value=f"{isoformat(hour.start_ms + n)} line {n}".encode())
+        for hour in hours
+        for n in range(200)
+    )
+    login = airflow_stack.login()
+    airflow = AirflowClient(login.address, login.user, login.password, airflow_stack.environment())
+    dags = ("example_count_lines", "ingest_clicks")
+    airflow.wait_for_dags(dags)
+    for dag in dags:
+        airflow.backfill(dag, hours[0], hours[-1])
+    for dag in reversed(dags):
+        wait_until(partial(all_succeeded, airflow, dag, hours), f"{dag} has done {hours[0]} to {hours[-1]}")
+
+    storage = open_storage(load_stream(streams_file, "clicks").root, connections_of(airflow_stack))
+    assert sorted(visible_lines(storage)) == sorted(
+        (hour.start_ms + n, f"line {n}".encode()) for hour in hours for n in range(200)
+    )
+    for hour in hours:
+        assert read_json(storage, f"{hour.day}/{hour.hh}/_READY")["counts"]["lines"] == 200
+
+
+def test_the_same_dag_runs_on_a_spark_cluster_by_changing_the_connection_alone(
+    airflow_stack: Stack, spark_cluster: Stack, streams_file: Path
+) -> None:
+    topic = KafkaTopic(airflow_stack, "spread", 4)
+    (hour,) = last_hours(1)
+    topic.send(Sent(partition=n % 4, time_ms=hour.start_ms + n, value=f"line {n}".encode()) for n in range(400))
+    connection = variable_of("spark_default")
+    environment = {**airflow_stack.environment(), connection: spark_cluster.environment()[connection]}
+    assert "spark://" in environment[connection]
+    done = subprocess.run(
+        ["airflow", "dags", "test", "ingest_spread", isoformat(hour.end_ms)],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-5000:] + done.stderr[-5000:]
+    storage = open_storage(load_stream(streams_file, "spread").root, connections_of(airflow_stack))
+    assert sorted(visible_lines(storage)) == sorted((hour.start_ms + n, f"line {n}".encode()) for n in range(400))
+    executors = list(spark_cluster.home.glob("spark/spark-worker-*/app-*/*/stderr"))
+    assert {path.parts[-4] for path in executors} == {"spark-worker-1", "spark-worker-2"}
