@@ -44,7 +44,7 @@ def test_a_backfill_by_the_scheduler_ends_with_flags_and_wakes_the_dag_downstrea
     dags = ("example_count_lines", "ingest_clicks")
     airflow.wait_for_dags(dags)
     for dag in dags:
-        airflow.backfill(dag, hours[0], hours[-1])
+        airflow.backfill(dag, hours)
     for dag in reversed(dags):
         wait_until(partial(all_succeeded, airflow, dag, hours), f"{dag} has done {hours[0]} to {hours[-1]}")
 

@@ -2,7 +2,7 @@
 
 import subprocess
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,13 +43,12 @@ class AirflowClient:
                 raise TidemarkError(f"Cannot find {', '.join(sorted(missing))} in Airflow: {told or 'no error told'}")
             time.sleep(0.5)
 
-    def backfill(self, dag: str, first: Hour, last: Hour) -> None:
-        """Ask for the hours, both included, with Airflow's own command."""
-        command = [
-            "airflow", "backfill", "create", "--dag-id", dag,
-            "--from-date", isoformat(first.start_ms), "--to-date", isoformat(last.start_ms),
-            "--max-active-runs", "3", "--reprocess-behavior", "none",
-        ]  # fmt: skip
+    def unpause(self, dag: str) -> None:
+        self._request("PATCH", f"/api/v2/dags/{dag}", json={"is_paused": False}).raise_for_status()
+
+    def backfill(self, dag: str, hours: Sequence[Hour]) -> None:
+        """Ask for the hours, first to last, with Airflow's own command."""
+        command = backfill_command(dag, hours)
         done = subprocess.run(command, env=dict(self._environment), capture_output=True, text=True, check=False)
         if done.returncode:
             raise TidemarkError(f"Cannot start the backfill of {dag}: {(done.stderr or done.stdout)[-2000:]}")
@@ -91,6 +90,14 @@ class AirflowClient:
             return self._session.request(method, self._address + path, timeout=_TIMEOUT_S, **kwargs)
         except requests.RequestException as error:
             raise ServiceUnreachable(f"Cannot reach Airflow at {self._address}: {error}") from error
+
+
+def backfill_command(dag: str, hours: Sequence[Hour]) -> list[str]:
+    return [
+        "airflow", "backfill", "create", "--dag-id", dag,
+        "--from-date", isoformat(hours[0].start_ms), "--to-date", isoformat(hours[-1].start_ms),
+        "--max-active-runs", str(len(hours)), "--reprocess-behavior", "none",
+    ]  # fmt: skip
 
 
 def _text_of(entry: Mapping[str, Any] | str) -> str:

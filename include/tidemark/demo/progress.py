@@ -1,6 +1,6 @@
 """What the demo shows: the live table hour by stage, and the table at its end."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from rich.console import Console
@@ -30,17 +30,15 @@ class HourSummary:
     files: int
     lines: int
     bytes: int
-    revision: int
     flag: str
 
 
 class Progress:
     """A live table on a terminal, elsewhere one line for each change."""
 
-    def __init__(self, console: Console, dags: Sequence[str], hours: Sequence[Hour]) -> None:
+    def __init__(self, console: Console, asked: Mapping[str, Sequence[Hour]]) -> None:
         self._console = console
-        self._dags = dags
-        self._hours = hours
+        self._asked = asked
         self._live = Live(console=console, refresh_per_second=4) if console.is_terminal else None
         self._told: dict[tuple[str, Hour, str], str] = {}
 
@@ -66,9 +64,9 @@ class Progress:
 
     def _table(self, states: dict[tuple[str, Hour, str], str]) -> Table:
         table = Table("DAG", "hour (UTC)", *STAGES, title="Airflow at work")
-        for dag in self._dags:
+        for dag, hours in self._asked.items():
             tasks = STAGES if dag.startswith("ingest_") else ("wait", "count")
-            for hour in self._hours:
+            for hour in hours:
                 cells = [f"{_name(task)}{_mark(states.get((dag, hour, task)))}" for task in tasks]
                 table.add_row(dag, str(hour), *cells)
             table.add_section()
@@ -78,10 +76,10 @@ class Progress:
 def show_summary(console: Console, rows: Sequence[HourSummary]) -> None:
     table = Table(title="Hours that are ready")
     for column in ("stream", "hour (UTC)"):
-        table.add_column(column)
-    for column in ("files", "lines", "bytes", "revision"):
+        table.add_column(column, no_wrap=True)
+    for column in ("files", "lines", "bytes"):
         table.add_column(column, justify="right")
-    table.add_column("flag")
+    table.add_column("flag", no_wrap=True)
     for row in rows:
         table.add_row(
             row.stream,
@@ -89,7 +87,6 @@ def show_summary(console: Console, rows: Sequence[HourSummary]) -> None:
             f"{row.files:,}",
             f"{row.lines:,}",
             f"{row.bytes:,}",
-            str(row.revision),
             row.flag,
         )
     table.add_section()

@@ -14,6 +14,8 @@ from tidemark.names import HOUR_MS, Hour, isoformat
 
 _PATHS = ("/", "/search", "/cart", "/cart/checkout", "/help", "/item/{}", "/item/{}/reviews", "/account")
 _METHODS = ("GET", "GET", "GET", "GET", "POST")
+# librdkafka tells of every passing state of a young broker on standard error.
+_QUIET = {"log_level": 0}
 _STATUSES = (200, 200, 200, 200, 200, 304, 404, 500)
 
 
@@ -40,7 +42,7 @@ def sample_hour(topic: str, hour: Hour, *, partitions: int, lines: int) -> Itera
 
 def create_topic(connection: Connection, topic: str, partitions: int) -> bool:
     """False when it is there already."""
-    admin = AdminClient(dict(connection.extra))
+    admin = AdminClient({**connection.extra, **_QUIET})
     if topic in admin.list_topics(timeout=30).topics:
         return False
     future = admin.create_topics([NewTopic(topic, num_partitions=partitions, replication_factor=1)])[topic]
@@ -53,7 +55,7 @@ def create_topic(connection: Connection, topic: str, partitions: int) -> bool:
 
 def produce(connection: Connection, topic: str, records: Iterator[SampleRecord]) -> int:
     """Returns when the broker has them all."""
-    producer = Producer({**connection.extra, "linger.ms": 50, "enable.idempotence": True})
+    producer = Producer({**connection.extra, **_QUIET, "linger.ms": 50, "enable.idempotence": True})
     count = 0
     for record in records:
         while True:

@@ -147,6 +147,8 @@ def _hdfs_settings(site: Site) -> dict[str, str]:
         "dfs.datanode.hostname": HOST,
         "dfs.datanode.handler.count": "4",
         "dfs.client.block.write.replace-datanode-on-failure.enable": "false",
+        # Closing a small file over WebHDFS otherwise sleeps 400 ms in the DataNode.
+        "dfs.client.block.write.locateFollowingBlock.initial.delay.ms": "20",
         **{
             key: addresses[name]
             for key, name in (
