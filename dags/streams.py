@@ -6,9 +6,7 @@ from airflow.sdk import DAG, CronDataIntervalTimetable, get_parsing_context
 
 from tidemark.config import Stream, load_streams
 from tidemark.environment import streams_file
-from tidemark_airflow.operators import PlanOperator, PublishOperator, SparkJobOperator
-
-INTERVAL = ("--start", "{{ data_interval_start.isoformat() }}", "--end", "{{ data_interval_end.isoformat() }}")
+from tidemark_airflow.operators import ArchiveOperator, ConsumeOperator, PlanOperator, PublishOperator
 
 
 def build(stream: Stream) -> DAG:
@@ -29,10 +27,8 @@ def build(stream: Stream) -> DAG:
     ) as dag:
         plan = PlanOperator(task_id="plan", stream=stream)
         # One at a time: a second job would only wait for the stream's lease.
-        consume = SparkJobOperator(
-            task_id="consume", stream=stream, job="consume", arguments=INTERVAL, max_active_tis_per_dag=1
-        )
-        archive = SparkJobOperator(task_id="archive", stream=stream, job="archive", max_active_tis_per_dag=1)
+        consume = ConsumeOperator(task_id="consume", stream=stream, max_active_tis_per_dag=1)
+        archive = ArchiveOperator(task_id="archive", stream=stream, max_active_tis_per_dag=1)
         publish = PublishOperator(task_id="publish", stream=stream)
         plan >> consume >> archive >> publish
     return dag

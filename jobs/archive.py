@@ -6,7 +6,7 @@ from pyspark.sql import SparkSession
 
 from tidemark import logs
 from tidemark.config import load_stream
-from tidemark.drive import archive_stream
+from tidemark.drive.archive import archive_stream
 from tidemark.environment import connection_from_environment, streams_file
 from tidemark.names import Task
 

@@ -7,7 +7,7 @@ from pyspark.sql import SparkSession
 
 from tidemark import logs
 from tidemark.config import load_stream
-from tidemark.drive import consume_interval
+from tidemark.drive.consume import consume_interval
 from tidemark.environment import connection_from_environment, streams_file
 from tidemark.names import Interval, Task, milliseconds
 

@@ -7,7 +7,7 @@ from pyspark.sql import SparkSession
 from tidemark import logs
 from tidemark.boom.spark import read_boom
 from tidemark.config import load_stream
-from tidemark.drive import services
+from tidemark.drive.services import services
 from tidemark.environment import connection_from_environment, streams_file
 from tidemark.errors import DataLoss
 from tidemark.names import Hour, Task

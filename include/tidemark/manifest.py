@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 
 from tidemark import layout
-from tidemark.boom.writer import BoomBlock
+from tidemark.boom.format import BoomBlock
 from tidemark.errors import NotFound
 from tidemark.ledger.records import FORMAT, Positions, Shift, Timeline, parse
 from tidemark.storage import Storage

@@ -4,6 +4,7 @@ import json
 import sys
 
 from airflow.dag_processing.dagbag import DagBag
+from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 
 BEFORE = set(sys.modules)
 BAG = DagBag(sys.argv[1])
@@ -24,7 +25,7 @@ print(
                             "retries": task.retries,
                             "timeout": task.execution_timeout.total_seconds() if task.execution_timeout else None,
                             "downstream": sorted(task.downstream_task_ids),
-                            "operator": type(task).__name__,
+                            "spark": isinstance(task, SparkSubmitOperator),
                         }
                         for task in dag.tasks
                     },

@@ -3,6 +3,8 @@ from pathlib import Path
 
 import pytest
 
+from tidemark.demo.run import DAGS_PAUSED
+
 STREAM = "cluster: main, owner: tests, grace: 60s, max_clock_skew: 30s"
 
 
@@ -29,4 +31,4 @@ def streams_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def airflow_environment(streams_file: Path) -> dict[str, str]:
-    return {"TIDEMARK_STREAMS": str(streams_file)}
+    return {"TIDEMARK_STREAMS": str(streams_file), **DAGS_PAUSED}

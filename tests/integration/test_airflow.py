@@ -9,7 +9,7 @@ from tests.waiting import wait_until
 
 from tidemark.config import load_stream
 from tidemark.demo.airflow import AirflowClient
-from tidemark.drive import now_ms
+from tidemark.drive.services import now_ms
 from tidemark.environment import variable_of
 from tidemark.names import HOUR_MS, Hour, isoformat
 from tidemark.stack import Stack
@@ -45,6 +45,8 @@ def test_a_backfill_by_the_scheduler_ends_with_flags_and_wakes_the_dag_downstrea
     airflow.wait_for_dags(dags)
     for dag in dags:
         airflow.backfill(dag, hours)
+    for dag in dags:
+        airflow.unpause(dag)
     for dag in reversed(dags):
         wait_until(partial(all_succeeded, airflow, dag, hours), f"{dag} has done {hours[0]} to {hours[-1]}")
 

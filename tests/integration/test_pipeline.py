@@ -12,7 +12,11 @@ from tests.services import KafkaTopic, Sent, connections_of, read_json, unique, 
 
 from tidemark.config import Stream
 from tidemark.consume.commit import Committer
-from tidemark.drive import archive_stream, consume_interval, now_ms, plan_interval, publish_stream
+from tidemark.drive.archive import archive_stream
+from tidemark.drive.consume import consume_interval
+from tidemark.drive.plan import plan_interval
+from tidemark.drive.publish import publish_stream
+from tidemark.drive.services import now_ms
 from tidemark.errors import Fenced, NotYet
 from tidemark.ledger.records import HourState, ShiftRecord, ShiftState
 from tidemark.ledger.stream import StreamLedger

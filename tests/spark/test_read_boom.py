@@ -8,8 +8,9 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from tidemark.boom import BoomWriter, escape, unescape
+from tidemark.boom.escape import escape, unescape
 from tidemark.boom.spark import read_boom, unescape_column
+from tidemark.boom.writer import BoomWriter
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 

@@ -6,7 +6,9 @@ from itertools import pairwise
 
 import pyarrow as pa
 
-from tidemark.boom import BoomSummary, BoomWriter, Compression, read_lines
+from tidemark.boom.format import Compression
+from tidemark.boom.reader import read_lines
+from tidemark.boom.writer import BoomSummary, BoomWriter
 
 Line = tuple[int, bytes]
 

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidemark.archive.plan import HEADER_BYTES, Source, plan_targets
-from tidemark.boom.writer import BoomBlock
+from tidemark.boom.format import BoomBlock
 from tidemark.names import Hour
 
 HOUR = Hour.parse("2026-11-15T07")

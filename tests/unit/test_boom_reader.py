@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.boom_files import SECOND_MS, read_boom, write_boom
 
-from tidemark.boom import BoomReader, RawBlock, read_blocks, read_lines, verify
 from tidemark.boom.format import MARKER_SIZE, SCHEMA, SCHEMA_WITH_EVENT_ID, encode_long
+from tidemark.boom.reader import BoomReader, RawBlock, read_blocks, read_lines
+from tidemark.boom.verify import verify
 from tidemark.errors import CorruptFile
 
 GOLDEN = Path(__file__).parents[1] / "golden"

@@ -16,16 +16,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.unit.boom_files import SECOND_MS, Line, read_boom, write_boom
 
-from tidemark.boom import BoomReader, BoomWriter, Compression, escape, read_blocks, read_lines
+from tidemark.boom.columns import encode_longs
+from tidemark.boom.escape import escape
 from tidemark.boom.format import (
     AVRO_BLOCK_LIMIT,
     LINES_LIMIT,
     LOG_BLOCK_LIMIT,
     MARKER_SIZE,
+    Compression,
     encode_long,
-    encode_longs,
     marker_of,
 )
+from tidemark.boom.reader import BoomReader, read_blocks, read_lines
+from tidemark.boom.writer import BoomWriter
 from tidemark.errors import WrongUse
 
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -243,7 +246,7 @@ def test_small_is_at_most_three_percent_larger_than_zlib(corpus: list[bytes]) ->
 MEMORY_PROGRAM = """
 import json, resource
 import pyarrow as pa
-from tidemark.boom import BoomWriter
+from tidemark.boom.writer import BoomWriter
 
 class Nowhere:
     def write(self, data): pass

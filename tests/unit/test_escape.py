@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidemark.boom import escape, escape_array, unescape, unescape_array
+from tidemark.boom.escape import escape, escape_array, unescape, unescape_array
 
 PRIVATE = st.integers(0xEF80, 0xEFFF).map(lambda number: chr(number).encode())
 PIECES = st.one_of(st.binary(max_size=6), st.text(max_size=4).map(str.encode), PRIVATE)

@@ -9,7 +9,7 @@ from kazoo.client import KazooClient
 from tidemark import layout
 from tidemark.archive.join import IndexRecord, Joined, JoinOrder, index_fields
 from tidemark.archive.plan import Source, plan_targets
-from tidemark.boom.writer import BoomBlock
+from tidemark.boom.format import BoomBlock
 from tidemark.errors import AlreadyExists, CommitFailed, DataLoss, Fenced
 from tidemark.ledger import paths
 from tidemark.ledger.lease import WorkerNode

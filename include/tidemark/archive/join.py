@@ -5,8 +5,7 @@ import zlib
 from dataclasses import asdict, dataclass
 
 from tidemark.archive.plan import HEADER_BYTES, Piece, Target
-from tidemark.boom.format import MARKER_SIZE, header_of, marker_of
-from tidemark.boom.writer import BoomBlock
+from tidemark.boom.format import MARKER_SIZE, BoomBlock, header_of, marker_of
 from tidemark.errors import CorruptFile
 from tidemark.names import Hour
 from tidemark.storage import Storage

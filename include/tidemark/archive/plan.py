@@ -4,8 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from tidemark import layout
-from tidemark.boom.format import header_of
-from tidemark.boom.writer import BoomBlock
+from tidemark.boom.format import BoomBlock, header_of
 from tidemark.names import Hour
 
 TARGET_BYTES = 256 * 1024 * 1024

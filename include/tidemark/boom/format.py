@@ -1,11 +1,8 @@
 """The bytes of a boom file: an Avro container of log blocks, as KaBoom's and logdriver's readers take it."""
 
 import hashlib
+from dataclasses import dataclass
 from typing import Final, Literal
-
-import numpy as np
-import numpy.typing as npt
-import pyarrow as pa
 
 Compression = Literal["small", "fast"]
 
@@ -29,6 +26,22 @@ AVRO_BLOCK_LIMIT: Final = 2 << 20
 LINES_LIMIT: Final = LOG_BLOCK_LIMIT - 4 * 10 - 1
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BoomBlock:
+    """One Avro block. Byte range (with the sync marker) and runs of Kafka offsets are half-open.
+
+    The CRC leaves the sync marker out: it survives a copy into another file.
+    """
+
+    start: int
+    end: int
+    lines: int
+    runs: tuple[tuple[int, int], ...]
+    min_ms: int
+    max_ms: int
+    crc: int
+
+
 def marker_of(name: str) -> bytes:
     """The sync marker: a function of the name, so that a rerun writes the same bytes."""
     return hashlib.sha256(name.encode()).digest()[:MARKER_SIZE]
@@ -48,24 +61,6 @@ def encode_long(value: int) -> bytes:
         rest >>= 7
     encoded.append(rest)
     return bytes(encoded)
-
-
-def encode_longs(values: npt.NDArray[np.int64]) -> pa.LargeBinaryArray:
-    """Avro's encoding of each value, as an Arrow array of large binaries."""
-    zigzag = ((values << 1) ^ (values >> 63)).view(np.uint64)
-    groups = zigzag[:, None] >> np.arange(0, 70, 7, dtype=np.uint64)
-    # Not yet masked: a shifted value is zero only when no later group has a bit.
-    present = groups != 0
-    present[:, 0] = True
-    has_next = np.zeros_like(present)
-    has_next[:, :-1] = present[:, 1:]
-    encoded = ((groups & 0x7F).astype(np.uint8) | (has_next.astype(np.uint8) << 7))[present]
-    return large_binary(np.concatenate(([0], np.cumsum(present.sum(axis=1)))), encoded)
-
-
-def large_binary(offsets: npt.NDArray[np.int64], data: npt.NDArray[np.uint8]) -> pa.LargeBinaryArray:
-    buffers = [None, pa.py_buffer(offsets.astype(np.int64, copy=False)), pa.py_buffer(data)]
-    return pa.Array.from_buffers(pa.large_binary(), len(offsets) - 1, buffers)
 
 
 def _encode_text(text: str) -> bytes:

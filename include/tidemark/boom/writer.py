@@ -15,13 +15,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from isal.isal_zlib import crc32
 
+from tidemark.boom.columns import encode_longs
 from tidemark.boom.escape import escape_array, offsets_of
 from tidemark.boom.format import (
     AVRO_BLOCK_LIMIT,
     LINES_LIMIT,
+    BoomBlock,
     Compression,
     encode_long,
-    encode_longs,
     header_of,
     marker_of,
 )
@@ -42,22 +43,6 @@ _LENGTHS: Final = encode_longs(np.arange(1 << 14))
 
 class Sink(Protocol):
     def write(self, data: bytes, /) -> object: ...
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BoomBlock:
-    """One Avro block. Byte range (with the sync marker) and runs of Kafka offsets are half-open.
-
-    The CRC leaves the sync marker out: it survives a copy into another file.
-    """
-
-    start: int
-    end: int
-    lines: int
-    runs: tuple[tuple[int, int], ...]
-    min_ms: int
-    max_ms: int
-    crc: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

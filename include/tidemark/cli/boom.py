@@ -18,7 +18,9 @@ import typer
 from tidemark.errors import AlreadyExists, TidemarkError, WrongUse
 
 if TYPE_CHECKING:
-    from tidemark.boom import BoomLine, BoomSummary, Verification
+    from tidemark.boom.reader import BoomLine
+    from tidemark.boom.verify import Verification
+    from tidemark.boom.writer import BoomSummary
 
 app = typer.Typer(help="Read, write and verify boom files.", no_args_is_help=True)
 
@@ -41,7 +43,7 @@ def read(files: Files, as_json: AsJson = False) -> None:
 
     In JSON a message that is not UTF-8 is `message_base64`.
     """
-    from tidemark.boom import read_lines
+    from tidemark.boom.reader import read_lines
 
     show = _line_as_json if as_json else _line_as_text
     for file in files:
@@ -68,8 +70,8 @@ def write(
 @app.command()
 def verify(files: Files, as_json: AsJson = False) -> None:
     """Decode every line; exit code 0 when all files are whole, 1 when one is damaged."""
-    from tidemark.boom import verify as verify_file
     from tidemark.boom.verify import NOT_PROVEN
+    from tidemark.boom.verify import verify as verify_file
 
     is_all_whole = True
     for file in files:
@@ -112,7 +114,7 @@ def _verification_as_json(found: "Verification", not_proven: str) -> str:
 def _write_lines(source: BinaryIO, sink: BinaryIO, out: Path, compression: Packing) -> "BoomSummary":
     import pyarrow as pa
 
-    from tidemark.boom import BoomWriter
+    from tidemark.boom.writer import BoomWriter
 
     now_ms = time.time_ns() // 1_000_000
     writer = BoomWriter(sink, name=out.name, create_time_ms=now_ms, compression=compression.value)

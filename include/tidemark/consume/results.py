@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from tidemark.boom.writer import BoomBlock
+from tidemark.boom.format import BoomBlock
 from tidemark.ledger.records import Shift, Window
 from tidemark.manifest import FileKind
 from tidemark.names import Shard

@@ -12,6 +12,7 @@ from tidemark.errors import ServiceUnreachable, TidemarkError
 from tidemark.names import Hour, isoformat
 
 _TIMEOUT_S = 30
+_TRIES = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,11 +48,25 @@ class AirflowClient:
         self._request("PATCH", f"/api/v2/dags/{dag}", json={"is_paused": False}).raise_for_status()
 
     def backfill(self, dag: str, hours: Sequence[Hour]) -> None:
-        """Ask for the hours, first to last, with Airflow's own command."""
-        command = backfill_command(dag, hours)
-        done = subprocess.run(command, env=dict(self._environment), capture_output=True, text=True, check=False)
-        if done.returncode:
-            raise TidemarkError(f"Cannot start the backfill of {dag}: {(done.stderr or done.stdout)[-2000:]}")
+        """Ask for the hours, first to last, with Airflow's own command.
+
+        Airflow on SQLite loses the race of two writers now and then, and leaves half a backfill behind: that one is
+        cancelled and asked for again.
+        """
+        for _ in range(_TRIES):
+            command = backfill_command(dag, hours)
+            done = subprocess.run(command, env=dict(self._environment), capture_output=True, text=True, check=False)
+            if not done.returncode:
+                return
+            if "database is locked" not in done.stdout + done.stderr:
+                break
+            self._cancel_backfills(dag)
+        raise TidemarkError(f"Cannot start the backfill of {dag}: {(done.stderr or done.stdout)[-2000:]}")
+
+    def _cancel_backfills(self, dag: str) -> None:
+        for backfill in self._get("/api/v2/backfills", dag_id=dag)["backfills"]:
+            if not backfill["completed_at"]:
+                self._request("PUT", f"/api/v2/backfills/{backfill['id']}/cancel")
 
     def tasks(self, dag: str) -> list[TaskView]:
         runs = self._get(f"/api/v2/dags/{dag}/dagRuns", limit=100)["dag_runs"]
@@ -96,7 +111,7 @@ def backfill_command(dag: str, hours: Sequence[Hour]) -> list[str]:
     return [
         "airflow", "backfill", "create", "--dag-id", dag,
         "--from-date", isoformat(hours[0].start_ms), "--to-date", isoformat(hours[-1].start_ms),
-        "--max-active-runs", str(len(hours)), "--reprocess-behavior", "none",
+        "--max-active-runs", str(len(hours)), "--reprocess-behavior", "failed",
     ]  # fmt: skip
 
 

@@ -13,7 +13,7 @@ from tidemark.config import Stream, load_streams
 from tidemark.demo.airflow import AirflowClient, TaskView, backfill_command
 from tidemark.demo.progress import HourSummary, Progress, show_summary
 from tidemark.demo.sample import create_topic, produce, sample_hour
-from tidemark.drive import now_ms
+from tidemark.drive.services import now_ms
 from tidemark.environment import Connection, Connections, parse_connection, streams_file, variable_of
 from tidemark.errors import DataLoss, TidemarkError
 from tidemark.names import HOUR_MS, Hour, duration_ms
@@ -121,6 +121,7 @@ def _backfill(stack: Stack, asked: Mapping[str, Sequence[Hour]], console: Consol
     for dag, hours in asked.items():
         console.print(f"  {' '.join(backfill_command(dag, hours))}", highlight=False, soft_wrap=True)
         airflow.backfill(dag, hours)
+    for dag in asked:
         airflow.unpause(dag)
     with Progress(console, asked) as progress:
         _watch(airflow, asked, progress)

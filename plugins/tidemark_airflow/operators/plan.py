@@ -7,10 +7,9 @@ from airflow.providers.standard.triggers.temporal import DateTimeTrigger
 from airflow.sdk import BaseOperator, Context
 
 from tidemark.config import Stream
-from tidemark.errors import WrongUse
-from tidemark.names import Interval, milliseconds
+from tidemark.names import moment
 from tidemark_airflow.connections import connection_from_airflow
-from tidemark_airflow.tasks import task_of
+from tidemark_airflow.tasks import interval_of, task_of
 
 
 class PlanOperator(BaseOperator):
@@ -21,23 +20,13 @@ class PlanOperator(BaseOperator):
         self.stream = stream
 
     def execute(self, context: Context) -> str:
-        _, end = _interval_of(context)
-        deadline = end + self.stream.grace
+        deadline = moment(interval_of(context).end_ms) + self.stream.grace
         if datetime.now(UTC) < deadline:
             self.defer(trigger=DateTimeTrigger(moment=deadline), method_name="plan")
         return self.plan(context)
 
     def plan(self, context: Context, event: object = None) -> str:
-        from tidemark.drive import plan_interval
+        from tidemark.drive.plan import plan_interval
 
         del event
-        start, end = _interval_of(context)
-        interval = Interval(milliseconds(start), milliseconds(end))
-        return plan_interval(self.stream, interval, connection_from_airflow, task_of(context))
-
-
-def _interval_of(context: Context) -> tuple[datetime, datetime]:
-    start, end = context["data_interval_start"], context["data_interval_end"]
-    if start is None or end is None:
-        raise WrongUse("Cannot plan a run without a data interval: wanted a scheduled run or a backfill")
-    return start, end
+        return plan_interval(self.stream, interval_of(context), connection_from_airflow, task_of(context))

@@ -17,7 +17,7 @@ class PublishOperator(BaseOperator):
         self.stream = stream
 
     def execute(self, context: Context) -> list[str]:
-        from tidemark.drive import publish_stream
+        from tidemark.drive.publish import publish_stream
 
         published = publish_stream(self.stream, connection_from_airflow, task_of(context))
         return [f"{flag.subject} revision {flag.revision}" for flag in published]

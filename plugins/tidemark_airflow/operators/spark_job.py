@@ -1,6 +1,6 @@
 """Submit one of the entry points in jobs/."""
 
-from typing import Any
+from typing import Any, NoReturn
 
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.sdk import BaseHook, Context
@@ -9,6 +9,14 @@ from tidemark.config import Stream
 from tidemark.environment import repository_folder
 from tidemark_airflow.connections import exported_connections
 from tidemark_airflow.tasks import ATTEMPT, TASK
+
+
+class SparkNeeded(Exception):
+    """There is work that only Spark can do."""
+
+
+def refuse_spark() -> NoReturn:
+    raise SparkNeeded
 
 
 class SparkJobOperator(SparkSubmitOperator):

@@ -1,0 +1,54 @@
+"""Plan an interval."""
+
+from tidemark.config import Stream
+from tidemark.drive.services import Services, now_ms, services
+from tidemark.environment import Connections
+from tidemark.kafka import KafkaCluster
+from tidemark.ledger.lease import LeaseTaken, StreamLease
+from tidemark.ledger.records import Shift
+from tidemark.logs import logger
+from tidemark.names import Interval, Task
+from tidemark.plan.shift import Planner
+
+
+def plan_interval(stream: Stream, interval: Interval, connections: Connections, task: Task) -> str:
+    """Freeze the interval's shift, and return its id.
+
+    While another shift is open or being worked on nothing is planned here: `consume_interval` finishes that one
+    first and then plans this one itself, so that neither a slot nor a run waits. Raise NotYet before the time.
+    """
+    log = logger(__name__, stream=stream.name, shift=interval.shift)
+    with services(stream, connections, task) as around:
+        planner_of(around).asking_time(interval)
+        if around.ledger.shift(interval.shift):
+            log.info("found its frozen shift")
+            return interval.shift
+        try:
+            with around.lease().take(wait_s=0) as lease:
+                opened = around.ledger.head().value.open
+                if opened:
+                    log.info("left to consume: another shift is open", extra={"open": opened})
+                else:
+                    plan_shift(around, interval, lease)
+        except LeaseTaken as error:
+            log.info("left to consume: %s", error)
+    return interval.shift
+
+
+def planner_of(around: Services) -> Planner:
+    return Planner(
+        stream=around.stream,
+        ledger=around.ledger,
+        kafka=KafkaCluster(around.connections(around.stream.kafka_connection)),
+        now_ms=now_ms,
+        server_ms=around.server_ms,
+    )
+
+
+def plan_shift(around: Services, interval: Interval, lease: StreamLease) -> Shift:
+    shift = planner_of(around).plan(interval, lease)
+    records = sum(found.end - found.start for found in shift.shards.values())
+    logger(__name__, stream=around.stream.name, shift=shift.id).info(
+        "planned", extra={"number": shift.number, "shards": len(shift.shards), "records": records}
+    )
+    return shift

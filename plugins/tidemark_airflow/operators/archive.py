@@ -1,0 +1,25 @@
+"""Archive the hours of a stream."""
+
+from typing import Any
+
+from airflow.sdk import Context
+
+from tidemark.config import Stream
+from tidemark_airflow.connections import connection_from_airflow
+from tidemark_airflow.operators.spark_job import SparkJobOperator, SparkNeeded, refuse_spark
+from tidemark_airflow.tasks import task_of
+
+
+class ArchiveOperator(SparkJobOperator):
+    """Submits jobs/archive.py when there are files to join."""
+
+    def __init__(self, *, stream: Stream, **kwargs: Any) -> None:
+        super().__init__(stream=stream, job="archive", **kwargs)
+
+    def execute(self, context: Context) -> None:
+        from tidemark.drive.archive import archive_stream
+
+        try:
+            archive_stream(self.stream, connection_from_airflow, task_of(context), refuse_spark)
+        except SparkNeeded:
+            super().execute(context)

@@ -1,0 +1,29 @@
+"""Consume the shift of a run's data interval."""
+
+from typing import Any
+
+from airflow.sdk import Context
+
+from tidemark.config import Stream
+from tidemark_airflow.connections import connection_from_airflow
+from tidemark_airflow.operators.spark_job import SparkJobOperator, SparkNeeded, refuse_spark
+from tidemark_airflow.tasks import interval_of, task_of
+
+
+class ConsumeOperator(SparkJobOperator):
+    """Submits jobs/consume.py when there are records to read; a quiet interval is committed here, without Spark."""
+
+    def __init__(self, *, stream: Stream, **kwargs: Any) -> None:
+        arguments = (
+            "--start", "{{ data_interval_start.isoformat() }}",
+            "--end", "{{ data_interval_end.isoformat() }}",
+        )  # fmt: skip
+        super().__init__(stream=stream, job="consume", arguments=arguments, **kwargs)
+
+    def execute(self, context: Context) -> None:
+        from tidemark.drive.consume import consume_interval
+
+        try:
+            consume_interval(self.stream, interval_of(context), connection_from_airflow, task_of(context), refuse_spark)
+        except SparkNeeded:
+            super().execute(context)
