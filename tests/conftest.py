@@ -6,11 +6,16 @@ import sys
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import HealthCheck, settings
 from pyspark.sql import SparkSession
 
 from tidemark.stack import DATA_SERVICES, DEFAULT_SERVICES, SPARK_CLUSTER, Stack
 from tidemark.stack.jars import jar_paths, resolve_jars
 from tidemark.stack.java import find_java
+
+# Machines are shared and noisy: no example fails for its time.
+settings.register_profile("tidemark", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("tidemark")
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -52,6 +52,12 @@ class KafkaTopic:
             producer.produce(self.name, record.value, partition=record.partition, timestamp=record.time_ms)
         assert producer.flush(60) == 0
 
+    def expire_before(self, partition: int, offset: int) -> None:
+        admin = AdminClient(self._settings)
+        futures = admin.delete_records([TopicPartition(self.name, partition, offset)])
+        for future in futures.values():
+            future.result(30)
+
     def read_all(self) -> list[tuple[int, int, int, bytes | None]]:
         """(partition, offset, time, value) of every committed record."""
         consumer = Consumer({**self._settings, "group.id": unique("reader"), "enable.partition.eof": True})

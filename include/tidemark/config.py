@@ -2,8 +2,9 @@
 
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -23,6 +24,7 @@ from tidemark.names import valid_cluster, valid_stream, valid_topic
 
 _DURATION = re.compile(r"([0-9]{1,6})([smhd])", re.ASCII)
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
+_MODE = re.compile(r"0?[0-7]{3}", re.ASCII)
 _ROOT = re.compile(r"(hdfs|file):///[^\s\x00]+")
 
 
@@ -39,6 +41,13 @@ def _parse_root(value: str) -> str:
     return value.rstrip("/")
 
 
+def _parse_mode(value: object) -> int:
+    """Text only: YAML reads 0640 as an octal number and 640 as a decimal one."""
+    if not isinstance(value, str) or not _MODE.fullmatch(value):
+        raise ValueError('wanted octal digits in quotes, such as "0640"')
+    return int(value, 8)
+
+
 def _refused_as_value_error(check: Any) -> Any:
     def validate(value: str) -> str:
         try:
@@ -49,7 +58,20 @@ def _refused_as_value_error(check: Any) -> Any:
     return validate
 
 
+def _parse_start(value: object) -> object:
+    if value in ("earliest", "latest"):
+        return value
+    time = value if isinstance(value, datetime) else None
+    if isinstance(value, str):
+        with suppress(ValueError):
+            time = datetime.fromisoformat(value)
+    if time is None or time.tzinfo is None:
+        raise ValueError("wanted earliest, latest or a time with its zone, such as 2026-11-15T07:00:00Z")
+    return time
+
+
 Duration = Annotated[timedelta, BeforeValidator(_parse_duration)]
+Start = Annotated[Literal["earliest", "latest"] | datetime, BeforeValidator(_parse_start)]
 
 
 class _Strict(BaseModel):
@@ -63,18 +85,30 @@ class Skew(_Strict):
     future: Duration = timedelta(hours=1)
 
 
+class Files(_Strict):
+    """What the stream's files get; None leaves it to the file system."""
+
+    owner: Annotated[str, Field(min_length=1)] | None = None
+    group: Annotated[str, Field(min_length=1)] | None = None
+    mode: Annotated[int, BeforeValidator(_parse_mode)] | None = None
+    replication: Annotated[int, Field(ge=1, le=512)] | None = None
+
+
 class Stream(_Strict):
     name: Annotated[str, AfterValidator(_refused_as_value_error(valid_stream))]
     cluster: Annotated[str, AfterValidator(_refused_as_value_error(valid_cluster))]
     topic: Annotated[str, AfterValidator(_refused_as_value_error(valid_topic))]
     root: Annotated[str, AfterValidator(_parse_root)]
     owner: Annotated[str, Field(min_length=1)]
-    start: Literal["earliest", "latest"] = "earliest"
+    start: Start = "earliest"
+    offset_reset: Literal["fail", "earliest", "latest"] = "fail"
+    max_records: Annotated[int, Field(ge=1)] = 50_000_000
     grace: Duration = timedelta(minutes=5)
     max_clock_skew: Duration = timedelta(seconds=30)
     skew: Skew = Skew()
     timestamp: Literal["kafka", "message"] = "kafka"
     compression: Literal["small", "fast"] = "small"
+    files: Files = Files()
 
     @model_validator(mode="after")
     def _clock_skew_fits_into_grace(self) -> "Stream":
@@ -137,7 +171,14 @@ def _explain(path: Path, stream: str, detail: Mapping[str, Any]) -> str:
     field = ".".join(str(part) for part in detail["loc"]) or "settings"
     found = "nothing" if detail["type"] == "missing" else repr(detail["input"])
     if detail["type"] == "extra_forbidden":
-        allowed = f"no such field; allowed are {', '.join(sorted(set(Stream.model_fields) - {'name'}))}"
+        allowed = f"no such field; allowed are {', '.join(_allowed_fields(detail['loc'][:-1]))}"
     else:
         allowed = str(detail["msg"]).removeprefix("Value error, ")
     return f"{path}: stream {stream}: field {field}: found {found}: {allowed}"
+
+
+def _allowed_fields(parents: tuple[Any, ...]) -> list[str]:
+    model: Any = Stream
+    for parent in parents:
+        model = model.model_fields[parent].annotation
+    return sorted(set(model.model_fields) - {"name"})

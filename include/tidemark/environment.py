@@ -108,6 +108,17 @@ def cache_folder() -> Path:
     return (Path(home) if home else Path.home() / ".cache") / "tidemark"
 
 
+def failpoint() -> str | None:
+    """The failpoints that a test has armed: TIDEMARK_FAILPOINT, see `tidemark.failpoints`."""
+    return os.environ.get("TIDEMARK_FAILPOINT")
+
+
+def failpoint_witness() -> Path | None:
+    """Where reached failpoints are written down: TIDEMARK_FAILPOINT_WITNESS."""
+    given = os.environ.get("TIDEMARK_FAILPOINT_WITNESS")
+    return Path(given) if given else None
+
+
 def inherited_environment() -> dict[str, str]:
     """What a child process starts from."""
     return dict(os.environ)

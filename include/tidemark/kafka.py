@@ -72,6 +72,13 @@ class KafkaCluster:
         end = self._list(topic, partitions, _LATEST, IsolationLevel.READ_UNCOMMITTED)
         return {p: Offsets(begin=begin[p], stable=stable[p], end=end[p]) for p in partitions}
 
+    def offsets_at(self, topic: str, partitions: Sequence[int], time_ms: int) -> dict[int, int]:
+        """The first offset at or after a record time; the end where there is none."""
+        spec: OffsetSpec = OffsetSpec.for_timestamp(time_ms)
+        found = self._list(topic, partitions, spec, IsolationLevel.READ_UNCOMMITTED)
+        ends = self._list(topic, partitions, _LATEST, IsolationLevel.READ_UNCOMMITTED)
+        return {p: ends[p] if found[p] < 0 else found[p] for p in partitions}
+
     def digests(self, topic: str, offsets: Mapping[int, int]) -> dict[int, str]:
         """The digest of the record at each partition's offset; none where a marker or a hole stands there."""
         if not offsets:

@@ -11,7 +11,7 @@ from enum import StrEnum
 from tidemark import layout
 from tidemark.boom.format import BoomBlock
 from tidemark.errors import NotFound
-from tidemark.ledger.records import FORMAT, Positions, Shift, Timeline, parse
+from tidemark.ledger.records import FORMAT, Gap, Positions, Shift, Timeline, parse
 from tidemark.storage import Storage
 
 
@@ -62,6 +62,7 @@ class Manifest:
     timelines: Mapping[str, Timeline]
     positions: Positions
     shards: Mapping[str, ManifestShard]
+    gaps: tuple[Gap, ...]
     files: tuple[ManifestFile, ...]
 
     def files_of(self, hour: str) -> tuple[ManifestFile, ...]:

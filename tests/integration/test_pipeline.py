@@ -17,7 +17,7 @@ from tidemark.drive.consume import consume_interval
 from tidemark.drive.plan import plan_interval
 from tidemark.drive.publish import publish_stream
 from tidemark.drive.services import now_ms
-from tidemark.errors import Fenced, NotYet
+from tidemark.errors import DataLoss, Fenced, NotYet
 from tidemark.ledger.records import HourState, ShiftRecord, ShiftState
 from tidemark.ledger.stream import StreamLedger
 from tidemark.ledger.zookeeper import open_session
@@ -83,15 +83,11 @@ def hdfs_pipeline(stack: Stack, spark: SparkSession) -> Pipeline:
     return build(stack, spark, "hdfs", "/pipeline")
 
 
-def build(stack: Stack, spark: SparkSession, scheme: str, folder: str) -> Pipeline:
+def build(stack: Stack, spark: SparkSession, scheme: str, folder: str, **settings: object) -> Pipeline:
     name = unique("pipeline")
-    stream = Stream(
-        name=name,
-        cluster="main",
-        topic=name,
-        root=f"{scheme}://{folder}/{name}",
-        owner="test",
-        compression="fast",
+    stream = Stream.model_validate(
+        {"name": name, "cluster": "main", "topic": name, "root": f"{scheme}://{folder}/{name}", "owner": "test"}
+        | {"compression": "fast", **settings}
     )
     return Pipeline(
         stream=stream,
@@ -294,3 +290,64 @@ def test_a_quiet_partition_is_proven_like_a_busy_one(hdfs_pipeline: Pipeline) ->
     assert {row.watermark_ms for row in shards.values()} == {FIRST.end_ms}
     assert pipeline.ledger(lambda ledger: ledger.hour(FIRST).value.state) is HourState.READY
     assert pipeline.ledger(lambda ledger: _shift(ledger, "20261110T2200").state) is ShiftState.COMMITTED
+
+
+def test_a_backlog_is_taken_in_bites_by_one_run(stack: Stack, spark: SparkSession) -> None:
+    pipeline = build(stack, spark, "hdfs", "/pipeline", max_records=40)
+    pipeline.topic.send(records(FIRST, 90))
+    assert pipeline.run(FIRST) == [f"{FIRST} 1"]
+    manifests = [path for path, _ in walk(pipeline.storage, "_manifests") if path.endswith(".json")]
+    assert [path.split("-")[-1] for path in manifests] == [
+        "20261110T2200.json",
+        "20261110T2200.2.json",
+        "20261110T2200.3.json",
+    ]
+    assert sorted(visible_lines(pipeline.storage)) == expected_lines(pipeline.topic)
+
+
+def test_records_that_expired_unread_are_an_error_by_default(hdfs_pipeline: Pipeline) -> None:
+    pipeline = hdfs_pipeline
+    pipeline.topic.send(records(FIRST, 30))
+    pipeline.run(FIRST)
+    pipeline.topic.send(records(FIRST, 30))
+    pipeline.topic.expire_before(1, 15)
+    with pytest.raises(DataLoss, match=r"0001-1: start 10 is gone, Kafka begins at 15 \(offset_reset: fail\)"):
+        pipeline.plan(Hour(FIRST.end_ms))
+
+
+def test_with_offset_reset_what_expired_is_a_gap_that_holds_its_hours(stack: Stack, spark: SparkSession) -> None:
+    pipeline = build(stack, spark, "hdfs", "/pipeline", offset_reset="earliest")
+    second, third = Hour(FIRST.end_ms), Hour(FIRST.end_ms + HOUR_MS)
+    pipeline.topic.send(records(FIRST, 30))
+    pipeline.run(FIRST)
+    pipeline.topic.send(records(second, 30))
+    pipeline.topic.expire_before(1, 15)
+    assert pipeline.run(second) == []
+    assert pipeline.run(third) == [f"{third} 1"]
+    (gap,) = pipeline.ledger(lambda ledger: ledger.hour(second).value.gaps)
+    assert (gap.shard, gap.start, gap.end) == ("0001-1", 10, 15)
+    manifest = read_json(pipeline.storage, "_manifests/00000002-20261110T2300.json")
+    assert [(gap["start"], gap["end"]) for gap in manifest["gaps"]] == [(10, 15)]
+
+
+def test_a_planned_shift_whose_start_expired_is_planned_again_under_the_same_rule(
+    stack: Stack, spark: SparkSession
+) -> None:
+    pipeline = build(stack, spark, "hdfs", "/pipeline", offset_reset="earliest")
+    pipeline.topic.send(records(FIRST, 30))
+    pipeline.plan(FIRST)
+    pipeline.topic.expire_before(0, 4)
+    pipeline.consume(FIRST)
+    manifest = read_json(pipeline.storage, "_manifests/00000001-20261110T2200.json")
+    assert manifest["shards"]["0001-0"]["start"] == 4
+    assert manifest["shards"]["0001-0"]["records"] == 6
+    assert [(gap["start"], gap["end"]) for gap in manifest["gaps"]] == [(0, 4)]
+
+
+def test_a_stream_may_start_at_a_time(stack: Stack, spark: SparkSession) -> None:
+    pipeline = build(stack, spark, "hdfs", "/pipeline", start="2026-11-10T22:30:00Z")
+    pipeline.topic.send(records(FIRST, 60))
+    pipeline.consume(FIRST)
+    manifest = read_json(pipeline.storage, "_manifests/00000001-20261110T2200.json")
+    assert sum(shard["records"] for shard in manifest["shards"].values()) == 30
+    assert min(file["min_ms"] for file in manifest["files"]) == FIRST.start_ms + HOUR_MS // 2

@@ -4,8 +4,10 @@ from pathlib import Path
 import pytest
 
 from tidemark.config import load_stream, load_streams
+from tidemark.drive.services import attributes_of
 from tidemark.environment import repository_folder
 from tidemark.errors import WrongUse
+from tidemark.storage import FileAttributes
 
 GOOD = "{cluster: main, topic: t, root: 'hdfs:///data/t', owner: web}"
 
@@ -30,6 +32,18 @@ def test_defaults_are_those_of_the_documents(tmp_path: Path) -> None:
     assert stream.kafka_connection == "kafka_main"
 
 
+def test_files_get_what_the_stream_asks_for(tmp_path: Path) -> None:
+    files = '{owner: tide, group: mark, mode: "0640", replication: 2}'
+    text = f"streams: {{clicks: {{cluster: main, topic: t, root: 'hdfs:///t', owner: web, files: {files}}}}}"
+    stream = load_stream(write(tmp_path, text), "clicks")
+    assert attributes_of(stream) == FileAttributes(owner="tide", group="mark", mode=0o640, replication=2)
+
+
+def test_files_are_left_to_the_file_system_by_default(tmp_path: Path) -> None:
+    stream = load_stream(write(tmp_path, f"streams: {{clicks: {GOOD}}}"), "clicks")
+    assert attributes_of(stream) == FileAttributes()
+
+
 @pytest.mark.parametrize(
     ("settings", "complaint"),
     [
@@ -46,7 +60,7 @@ def test_defaults_are_those_of_the_documents(tmp_path: Path) -> None:
         ),
         (
             "{cluster: main, topic: t, root: 'hdfs:///x', owner: w, start: first}",
-            "field start: found 'first': Input should be 'earliest' or 'latest'",
+            "field start: found 'first': wanted earliest, latest or a time with its zone",
         ),
         (
             "{cluster: main, topic: t, root: 'hdfs:///x', owner: w, topics: u}",
@@ -55,6 +69,22 @@ def test_defaults_are_those_of_the_documents(tmp_path: Path) -> None:
         (
             "{cluster: main, topic: t, root: 'hdfs:///x', owner: w, max_clock_skew: 10m}",
             "max_clock_skew 0:10:00 must be below grace 0:05:00",
+        ),
+        (
+            "{cluster: main, topic: t, root: 'hdfs:///x', owner: w, files: {mode: 640}}",
+            """field files.mode: found 640: wanted octal digits in quotes, such as "0640\"""",
+        ),
+        (
+            "{cluster: main, topic: t, root: 'hdfs:///x', owner: w, files: {mode: '1777'}}",
+            "field files.mode: found '1777': wanted octal digits",
+        ),
+        (
+            "{cluster: main, topic: t, root: 'hdfs:///x', owner: w, files: {replication: 0}}",
+            "field files.replication: found 0: Input should be greater than or equal to 1",
+        ),
+        (
+            "{cluster: main, topic: t, root: 'hdfs:///x', owner: w, files: {modes: '0640'}}",
+            "field files.modes: found '0640': no such field; allowed are group, mode, owner, replication",
         ),
         ("just text", "found 'just text'; wanted a mapping of settings"),
     ],

@@ -1,4 +1,5 @@
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from itertools import pairwise
 
 import pytest
@@ -91,7 +92,7 @@ def test_a_partition_that_appears_later_begins_at_0_and_holds_no_earlier_hour() 
 
 def test_an_open_transaction_cuts_the_range_and_its_proof() -> None:
     work = plan({ZERO: at(0, 10, stable=6)})
-    assert (work.ranges[ZERO].end, work.ranges[ZERO].proof) == (6, Proof.NONE)
+    assert (work.ranges[ZERO].end, work.ranges[ZERO].proof) == (6, Proof.UNSTABLE)
 
 
 def test_a_start_that_kafka_no_longer_has_is_an_error_and_no_skip() -> None:
@@ -120,3 +121,32 @@ def test_splits_tile_the_range_evenly(start: int, length: int, most: int) -> Non
         assert min(sizes) > 0
         assert max(sizes) <= most
         assert max(sizes) - min(sizes) <= 1
+
+
+def test_with_offset_reset_a_lost_start_becomes_a_gap() -> None:
+    earliest = STREAM.model_copy(update={"offset_reset": "earliest"})
+    latest = STREAM.model_copy(update={"offset_reset": "latest"})
+    found = plan({ZERO: at(97, 120)}, consumed(40), stream=earliest).ranges[ZERO]
+    assert (found.lost_from, found.start, found.end) == (40, 97, 120)
+    found = plan({ZERO: at(97, 120)}, consumed(40), stream=latest).ranges[ZERO]
+    assert (found.lost_from, found.start, found.end) == (40, 120, 120)
+
+
+def test_a_backlog_is_cut_and_a_cut_range_proves_nothing() -> None:
+    small = STREAM.model_copy(update={"max_records": 10})
+    work = plan({ZERO: at(0, 100), Shard(1, 1): at(0, 2)}, stream=small)
+    assert (work.ranges[ZERO].end, work.ranges[ZERO].proof) == (8, Proof.CUT)
+    assert (work.ranges[Shard(1, 1)].end, work.ranges[Shard(1, 1)].proof) == (2, Proof.END_OFFSET)
+
+
+def test_a_start_time_begins_at_its_offset() -> None:
+    timed = STREAM.model_copy(update={"start": datetime(2026, 11, 15, tzinfo=UTC)})
+    work = plan_ranges(
+        stream=timed,
+        interval=INTERVAL,
+        planned_ms=PLANNED_MS,
+        positions=Positions(),
+        offsets={ZERO: at(3, 100)},
+        starts={ZERO: 40},
+    )
+    assert (work.ranges[ZERO].start, work.positions.start_ms) == (40, PLANNED_MS)

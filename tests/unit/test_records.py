@@ -62,6 +62,7 @@ def test_a_shift_survives_its_compact_form(partitions: list[int], data: st.DataO
         for partition in range(count):
             edges = sorted(data.draw(st.lists(offsets, min_size=2, max_size=5, unique=True)))
             ranges[Shard(timeline + 1, partition)] = ShiftRange(
+                lost_from=data.draw(st.integers(0, edges[0])),
                 start=edges[0],
                 end=edges[-1],
                 points=tuple(edges[1:-1]),
@@ -81,7 +82,10 @@ def test_5000_partitions_fit_into_a_node() -> None:
         for partition in range(5000)
     }
     ranges = {
-        shard: ShiftRange(start=10**12, end=10**12 + 10**7, points=(10**12 + 5,), proof=Proof.NONE) for shard in shards
+        shard: ShiftRange(
+            lost_from=10**12, start=10**12, end=10**12 + 10**7, points=(10**12 + 5,), proof=Proof.UNSTABLE
+        )
+        for shard in shards
     }
     planned = dump(ShiftRecord(number=1, state=ShiftState.PLANNED, shift=shift_of(ranges)))
     assert len(dump(Positions.of(0, shards))) + len(planned) < 1_000_000

@@ -1,4 +1,4 @@
-from tidemark.ledger.records import HourRecord, Positions, ShardPosition
+from tidemark.ledger.records import Gap, HourRecord, Positions, ShardPosition
 from tidemark.names import Hour, Shard
 from tidemark.publish.rule import reasons_against
 
@@ -44,3 +44,10 @@ def test_an_hour_before_the_streams_first_is_never_ready() -> None:
 
 def test_a_stream_that_was_never_planned_has_no_ready_hour() -> None:
     assert reasons_against(SEVEN, RECORD, Positions()) == ("nothing was ever planned for the stream",)
+
+
+def test_a_gap_holds_the_hour_and_names_what_is_lost() -> None:
+    gap = Gap(shard="0001-0", start=40, end=97, since_ms=SEVEN.start_ms, until_ms=SEVEN.end_ms)
+    assert reasons_against(SEVEN, HourRecord(gaps=(gap,)), positions(SEVEN.end_ms)) == (
+        "gap: offsets [40, 97) of shard 0001-0 are lost, and may have held lines of this hour",
+    )

@@ -9,13 +9,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tidemark import __version__, layout
+from tidemark.consume.advance import advance, hours_touched
 from tidemark.consume.results import SplitResult, WrittenFile
 from tidemark.errors import AlreadyExists, CommitFailed, CommitStateUnknown, DataLoss, NotFound
+from tidemark.failpoints import reach
 from tidemark.ledger import paths
 from tidemark.ledger.lease import StreamLease
-from tidemark.ledger.records import Positions, Proof, Shift, ShiftRecord, ShiftState, dump, parse
+from tidemark.ledger.records import Shift, ShiftRecord, ShiftState, dump, parse
 from tidemark.ledger.stream import StreamLedger
-from tidemark.ledger.zookeeper import Versioned
+from tidemark.ledger.zookeeper import Transaction, Versioned
 from tidemark.manifest import FileKind, Manifest, ManifestFile, ManifestShard, dump_blocks
 from tidemark.names import Hour, Shard
 from tidemark.storage import Storage
@@ -44,12 +46,15 @@ def build_manifest(stream: str, shift: Shift, results: Sequence[SplitResult], le
         by_shard[Shard.parse(result.shard)].append(result)
     shards = {str(shard): _account(stream, shift, shard, found) for shard, found in by_shard.items()}
     watermarks = {shard: position.watermark_ms for shard, position in before.shards.items()}
+    digests = {shard: _digest_before(shift.shards[shard].end, found) for shard, found in by_shard.items()}
+    advanced = advance(before, shift, digests)
     return Manifest(
         writer=f"tidemark {__version__}",
         stream=stream,
         shift=shift,
         timelines={f"{order:04d}": timeline for order, timeline in ledger.timelines().items()},
-        positions=_advance(before, shift, by_shard),
+        positions=advanced.positions,
+        gaps=advanced.closed,
         shards=shards,
         files=tuple(
             _entry(Shard.parse(result.shard), file, watermarks)
@@ -79,20 +84,6 @@ def _account(stream: str, shift: Shift, shard: Shard, results: Sequence[SplitRes
             f"[{row.start}, {row.end}), {written} accounted for ({row})"
         )
     return row
-
-
-def _advance(before: Positions, shift: Shift, results: Mapping[Shard, Sequence[SplitResult]]) -> Positions:
-    shards = before.shards
-    for shard, found in shift.shards.items():
-        position = shards[shard]
-        proven = found.proof is Proof.END_OFFSET
-        shards[shard] = replace(
-            position,
-            next=found.end,
-            watermark_ms=max(position.watermark_ms, shift.end_ms) if proven else position.watermark_ms,
-            digest=_digest_before(found.end, results[shard]) if found.end > found.start else position.digest,
-        )
-    return Positions.of(before.start_ms, shards)
 
 
 def _digest_before(end: int, results: Sequence[SplitResult]) -> str | None:
@@ -147,29 +138,37 @@ class Committer:
             ),
         )
         blocks = dump_blocks((file.path, block) for file in files for block in file.blocks)
-        self.lease.ensure_held()
+        self.lease.confirm()
+        reach("commit.before_manifest")
         self.storage.create(f"{self.folder}/blocks", blocks)
         self.storage.create(f"{self.folder}/manifest", data)
+        reach("commit.after_manifest")
         self.storage.create(f"{self.folder}/moves", dump(moves))
+        reach("commit.before_pending")
         self._mark_pending(moves.manifest_digest)
+        reach("commit.after_pending")
         self._finish(manifest, moves)
 
     def recover(self) -> bool:
         """Finish what an earlier epoch left PENDING. False: its files are not all there, the shift is PLANNED again."""
+        reach("recover.before_adopt")
         self._adopt_folder()
+        reach("recover.after_adopt")
         final = layout.manifest(self.shift.number, self.shift.id)
         if self.storage.status(final):
             self._commit_ledger(parse(Manifest, self.storage.read(final)), final)
             return True
         moves = self._read_moves()
         if moves is None or not all(self._is_in_reach(move) for move in moves.files):
+            reach("recover.before_rollback")
             self._mark(ShiftState.PLANNED, None)
+            reach("recover.after_rollback")
             return False
         self._finish(parse(Manifest, self.storage.read(f"{self.folder}/manifest")), moves)
         return True
 
     def discard_work(self) -> None:
-        """What was written below `_tmp` for a shift that is not PENDING is nobody's."""
+        """What lies below `_tmp` for a shift that is not PENDING, or whose manifest has its place, is nobody's."""
         self.storage.delete(layout.work_of_shift(self.shift.id), recursive=True)
 
     def _adopt_folder(self) -> None:
@@ -203,9 +202,13 @@ class Committer:
     def _finish(self, manifest: Manifest, moves: Moves) -> None:
         for move in moves.files:
             self._move(move)
+            reach("commit.between_moves")
+        reach("commit.after_moves")
         final = layout.manifest(self.shift.number, self.shift.id)
         self._rename(f"{self.folder}/blocks", layout.blocks(self.shift.number, self.shift.id))
+        reach("commit.after_blocks")
         self._rename(f"{self.folder}/manifest", final)
+        reach("commit.after_manifest_moved")
         self._commit_ledger(manifest, final)
 
     def _move(self, move: Move) -> None:
@@ -219,15 +222,30 @@ class Committer:
             )
 
     def _rename(self, source: str, target: str) -> None:
-        """Done already is done: the shift is not committed, so a file of its own name is an earlier try's."""
+        """Done already is done: a file of this name is an earlier try's, and stays if it has the same bytes.
+
+        A zombie may come here when its successor has committed that very file: it must not touch it.
+        """
         try:
             self.storage.rename(source, target)
         except NotFound:
             if not self.storage.status(target):
                 raise
         except AlreadyExists:
-            self.storage.delete(target)
-            self.storage.rename(source, target)
+            if not self._is_same(source, target):
+                self.lease.confirm()
+                self.storage.delete(target)
+                self.storage.rename(source, target)
+
+    def _is_same(self, source: str, target: str) -> bool:
+        return self._digest_of(source) == self._digest_of(target)
+
+    def _digest_of(self, path: str) -> str:
+        digest = hashlib.sha256()
+        with self.storage.open_read(path) as file:
+            while data := file.read(1 << 20):
+                digest.update(data)
+        return digest.hexdigest()
 
     def _mark_pending(self, digest: str) -> None:
         self._mark(ShiftState.PENDING, digest)
@@ -243,16 +261,25 @@ class Committer:
         except CommitStateUnknown:
             if self._node().value != record:
                 raise
+        except CommitFailed:
+            self.lease.confirm()
+            raise
 
     def _commit_ledger(self, manifest: Manifest, path: str) -> None:
-        """Archive and publish may touch the same hours: then read again. A lost epoch ends it as Fenced."""
+        """Archive and publish may touch the same hours: then read again. A lost epoch ends it as Fenced.
+
+        The manifest has its final name, so what lies below `_tmp` is needed no more; deleted after the transaction it
+        would stay for ever when the driver dies in between.
+        """
+        self.discard_work()
+        reach("commit.after_discard")
         while True:
             try:
                 self._commit_once(manifest, path)
                 break
             except CommitFailed:
                 self.lease.confirm()
-        self.discard_work()
+        reach("commit.after_transaction")
 
     def _commit_once(self, manifest: Manifest, path: str) -> None:
         node = self._node()
@@ -269,18 +296,28 @@ class Committer:
         closed = replace(head.value, open=None, epoch=self.lease.epoch)
         transaction.put(paths.head(self.stream), closed, version=head.version)
         transaction.put(paths.positions(self.stream), manifest.positions, version=positions.version)
-        record = ShiftRecord(number=self.shift.number, state=ShiftState.COMMITTED, manifest=path)
+        record = ShiftRecord(number=self.shift.number, state=ShiftState.COMMITTED, cut=self.shift.is_cut, manifest=path)
         transaction.put(paths.shift(self.stream, self.shift.id), record, version=node.version)
-        for name in sorted({file.hour for file in manifest.files if file.hour}):
-            hour = Hour.parse(name)
-            found = self.ledger.hour(hour)
-            dirty = replace(found.value, dirty=(*found.value.dirty, self.shift.number))
-            self.ledger.put_hour(transaction, hour, found, dirty)
+        self._touch_hours(manifest, transaction)
+        reach("commit.before_transaction")
         try:
             transaction.commit()
         except CommitStateUnknown:
             if self._node().value != record:
                 raise
+
+    def _touch_hours(self, manifest: Manifest, transaction: Transaction) -> None:
+        """Hours that got lines are dirty, hours that a gap touches are held."""
+        dirty = {Hour.parse(file.hour) for file in manifest.files if file.hour}
+        held = {hour for gap in manifest.gaps for hour in hours_touched(gap)}
+        for hour in sorted(dirty | held):
+            found = self.ledger.hour(hour)
+            touched = replace(
+                found.value,
+                dirty=(*found.value.dirty, self.shift.number) if hour in dirty else found.value.dirty,
+                gaps=(*found.value.gaps, *(gap for gap in manifest.gaps if hour in hours_touched(gap))),
+            )
+            self.ledger.put_hour(transaction, hour, found, touched)
 
     def _node(self) -> Versioned[ShiftRecord]:
         node = self.ledger.shift(self.shift.id)

@@ -6,14 +6,17 @@ from typing import TYPE_CHECKING
 from tidemark.config import Stream
 from tidemark.consume.commit import Committer, build_manifest
 from tidemark.consume.results import SplitResult, TaskOrder
-from tidemark.drive.plan import plan_shift
+from tidemark.drive.plan import log_shift, plan_shift, planner_of
 from tidemark.drive.services import Services, services
 from tidemark.environment import Connections
+from tidemark.errors import DataLoss
+from tidemark.failpoints import reach
 from tidemark.kafka import spark_options
 from tidemark.ledger.lease import StreamLease
-from tidemark.ledger.records import Shift, ShiftState
+from tidemark.ledger.records import Shift, ShiftRecord, ShiftState
 from tidemark.logs import logger
 from tidemark.names import Interval, Task
+from tidemark.plan.shift import shift_id
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -30,7 +33,7 @@ def consume_interval(
 ) -> None:
     """See the interval's shift committed: finish what is open, then plan it if nobody has, and consume it.
 
-    Spark is asked for only when there are records to read.
+    A backlog is taken in bites, until one is not cut short. Spark is asked for only when there are records to read.
     """
     log = logger(__name__, stream=stream.name, shift=interval.shift)
     with services(stream, connections, task) as around, around.lease().take(wait_s=LEASE_WAIT_S) as lease:
@@ -39,32 +42,46 @@ def consume_interval(
             if opened:
                 _finish_shift(around, lease, opened, open_spark)
                 continue
-            node = around.ledger.shift(interval.shift)
-            if node and node.value.state is ShiftState.COMMITTED:
-                log.info("is committed", extra={"manifest": node.value.manifest})
+            bites = _bites(around, interval)
+            if bites and not bites[-1].cut:
+                log.info("is committed", extra={"manifest": bites[-1].manifest})
                 return
-            plan_shift(around, interval, lease)
+            plan_shift(around, interval, len(bites) + 1, lease)
 
 
-def _finish_shift(
-    around: Services, lease: StreamLease, shift_id: str, open_spark: "Callable[[], SparkSession]"
-) -> None:
-    node = around.ledger.shift(shift_id)
-    assert node is not None, f"head names the open shift {shift_id}, which has no node"
-    assert node.value.shift is not None, f"the open shift {shift_id} is committed already"
-    shift = node.value.shift
-    committer = Committer(
+def _bites(around: Services, interval: Interval) -> list[ShiftRecord]:
+    found: list[ShiftRecord] = []
+    while node := around.ledger.shift(shift_id(interval, len(found) + 1)):
+        found.append(node.value)
+    return found
+
+
+def _finish_shift(around: Services, lease: StreamLease, opened: str, open_spark: "Callable[[], SparkSession]") -> None:
+    node = around.ledger.shift(opened)
+    assert node is not None, f"head names the open shift {opened}, which has no node"
+    assert node.value.shift is not None, f"the open shift {opened} is committed already"
+    around.announce(node.value.shift)
+    committer = _committer(around, node.value.shift, lease)
+    if node.value.state is ShiftState.PENDING and committer.recover():
+        logger(__name__, stream=around.stream.name, shift=opened).info("rolled forward")
+        return
+    committer.discard_work()
+    planner = planner_of(around)
+    if not planner.is_readable(node.value.shift):
+        again = planner.plan_again(node, node.value.shift, lease)
+        log_shift(around, "planned again: its start expired", again)
+        committer = _committer(around, again, lease)
+    _consume_shift(around, committer, committer.shift, open_spark)
+
+
+def _committer(around: Services, shift: Shift, lease: StreamLease) -> Committer:
+    return Committer(
         stream=around.stream.name,
         shift=shift,
         ledger=around.ledger,
         storage=around.storage(),
         lease=lease,
     )
-    if node.value.state is ShiftState.PENDING and committer.recover():
-        logger(__name__, stream=around.stream.name, shift=shift.id).info("rolled forward")
-        return
-    committer.discard_work()
-    _consume_shift(around, committer, shift, open_spark)
 
 
 def _consume_shift(
@@ -81,7 +98,11 @@ def _consume_shift(
         splits={},
     )
     has_records = any(found.splits for found in shift.shards.values())
+    reach("consume.before_read")
     results = _consume_splits(around, shift, order, open_spark()) if has_records else ()
+    reach("consume.after_read")
+    if not planner_of(around).is_readable(shift):
+        raise DataLoss(f"Cannot commit {around.stream.name}/{shift.id}: records expired while they were read")
     manifest = build_manifest(around.stream.name, shift, results, around.ledger)
     committer.commit(manifest, results)
     logger(__name__, stream=around.stream.name, shift=shift.id).info(

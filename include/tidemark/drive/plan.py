@@ -29,7 +29,7 @@ def plan_interval(stream: Stream, interval: Interval, connections: Connections, 
                 if opened:
                     log.info("left to consume: another shift is open", extra={"open": opened})
                 else:
-                    plan_shift(around, interval, lease)
+                    plan_shift(around, interval, 1, lease)
         except LeaseTaken as error:
             log.info("left to consume: %s", error)
     return interval.shift
@@ -45,10 +45,16 @@ def planner_of(around: Services) -> Planner:
     )
 
 
-def plan_shift(around: Services, interval: Interval, lease: StreamLease) -> Shift:
-    shift = planner_of(around).plan(interval, lease)
-    records = sum(found.end - found.start for found in shift.shards.values())
-    logger(__name__, stream=around.stream.name, shift=shift.id).info(
-        "planned", extra={"number": shift.number, "shards": len(shift.shards), "records": records}
-    )
+def plan_shift(around: Services, interval: Interval, bite: int, lease: StreamLease) -> Shift:
+    shift = planner_of(around).plan(interval, bite, lease)
+    log_shift(around, "planned", shift)
     return shift
+
+
+def log_shift(around: Services, act: str, shift: Shift) -> None:
+    log = logger(__name__, stream=around.stream.name, shift=shift.id)
+    records = sum(found.end - found.start for found in shift.shards.values())
+    log.info(act, extra={"number": shift.number, "shards": len(shift.shards), "records": records})
+    for shard, found in shift.shards.items():
+        if found.lost_from < found.start:
+            log.error("gap: records are lost", extra={"shard": shard, "from": found.lost_from, "to": found.start})

@@ -9,13 +9,12 @@ from kazoo.client import KazooClient
 
 from tidemark.config import Stream
 from tidemark.environment import Connections
-from tidemark.ledger import paths
-from tidemark.ledger.lease import StreamLease, WorkerNode, join_workers
-from tidemark.ledger.records import Worker, dump
+from tidemark.ledger.lease import StreamLease, WorkerNode, announce_work, join_workers, touch_worker
+from tidemark.ledger.records import Shift
 from tidemark.ledger.stream import StreamLedger
 from tidemark.ledger.zookeeper import open_session
 from tidemark.names import Task
-from tidemark.storage import Storage, open_storage
+from tidemark.storage import FileAttributes, Storage, open_storage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,22 +22,32 @@ class Services:
     """One stream and the living services around it, for as long as a task runs."""
 
     stream: Stream
+    task: Task
     client: KazooClient
     worker: WorkerNode
     ledger: StreamLedger
     connections: Connections
 
     def lease(self) -> StreamLease:
-        return StreamLease(self.client, self.stream.name, self.worker)
+        return StreamLease(self.client, self.stream.name, self.worker, renew_for_s=self.task.timeout_s)
 
     def storage(self) -> Storage:
-        return open_storage(self.stream.root, self.connections)
+        return open_storage(self.stream.root, self.connections, attributes_of(self.stream))
+
+    def announce(self, shift: Shift) -> None:
+        """Show the others that the shift's shards are being worked on here."""
+        queues = tuple(f"{self.stream.name}/{shard}" for shard in shift.shards)
+        versions = {self.stream.name: shift.timelines_version}
+        announce_work(self.client, self.worker, queues=queues, versions=versions)
 
     def server_ms(self) -> int:
         """ZooKeeper's clock, read by writing a node."""
-        record = Worker(queues=(self.stream.name,), task=self.worker.task, attempt=self.worker.attempt)
-        stat = self.client.retry(self.client.set, paths.worker(self.worker.name), dump(record))
-        return int(stat.mtime)
+        return touch_worker(self.client, self.worker)
+
+
+def attributes_of(stream: Stream) -> FileAttributes:
+    asked = stream.files
+    return FileAttributes(owner=asked.owner, group=asked.group, mode=asked.mode, replication=asked.replication)
 
 
 def now_ms() -> int:
@@ -49,8 +58,21 @@ def now_ms() -> int:
 def services(stream: Stream, connections: Connections, task: Task) -> Iterator[Services]:
     with (
         open_session(connections) as client,
-        join_workers(client, task=task.name, attempt=task.attempt, queues=(stream.name,)) as worker,
+        join_workers(
+            client,
+            task=task.name,
+            attempt=task.attempt,
+            queues=(stream.name,),
+            leave_after_s=task.timeout_s,
+        ) as worker,
     ):
         ledger = StreamLedger(client, stream.name)
         ledger.prepare()
-        yield Services(stream=stream, client=client, worker=worker, ledger=ledger, connections=connections)
+        yield Services(
+            stream=stream,
+            task=task,
+            client=client,
+            worker=worker,
+            ledger=ledger,
+            connections=connections,
+        )

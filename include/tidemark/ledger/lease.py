@@ -7,7 +7,7 @@ however late the zombie wakes up.
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Self
@@ -17,11 +17,13 @@ from kazoo.exceptions import BadVersionError, KazooException, NoNodeError
 from kazoo.handlers.threading import KazooTimeoutError
 
 from tidemark.errors import CommitFailed, CommitStateUnknown, Fenced, TidemarkError
+from tidemark.failpoints import reach
 from tidemark.ledger import paths
 from tidemark.ledger.records import LeaseRecord, Worker, dump
 from tidemark.ledger.zookeeper import Transaction, Versioned, read
 
 EXPIRY_S = 30.0
+_TAKEN = "the lease was taken by another worker, or freed by an operator"
 
 
 class LeaseTaken(TidemarkError):
@@ -38,16 +40,68 @@ class WorkerNode:
 
 
 @contextmanager
-def join_workers(client: KazooClient, *, task: str, attempt: int, queues: tuple[str, ...] = ()) -> Iterator[WorkerNode]:
+def join_workers(
+    client: KazooClient,
+    *,
+    task: str,
+    attempt: int,
+    queues: tuple[str, ...] = (),
+    leave_after_s: float | None = None,
+) -> Iterator[WorkerNode]:
+    """The node goes after `leave_after_s` even while the process lives on, and with it all that an orphan holds."""
     record = Worker(queues=queues, task=task, attempt=attempt)
     prefix = paths.worker("worker-")
     path = client.create(prefix, dump(record), ephemeral=True, sequence=True, makepath=True)
     name = path.rsplit("/", 1)[-1]
+    over = threading.Event()
+    if leave_after_s is not None:
+        arguments = (client, path, over, leave_after_s)
+        threading.Thread(target=_leave_in_time, args=arguments, name="time-out", daemon=True).start()
     try:
         yield WorkerNode(name=name, task=task, attempt=attempt)
     finally:
+        over.set()
         if client.connected:
             client.retry(_delete_quietly, client, paths.worker(name))
+
+
+def announce_work(
+    client: KazooClient, worker: WorkerNode, *, queues: tuple[str, ...], versions: Mapping[str, int]
+) -> None:
+    """Show the others which shards this process holds, and with which versions of the timelines it works."""
+    record = Worker(queues=queues, task=worker.task, attempt=worker.attempt, versions=versions)
+    try:
+        client.retry(client.set, paths.worker(worker.name), dump(record))
+    except NoNodeError as error:
+        raise _gone(worker) from error
+
+
+def touch_worker(client: KazooClient, worker: WorkerNode) -> int:
+    """Write the node as it is; the time of that by ZooKeeper's clock, in ms."""
+    path = paths.worker(worker.name)
+    try:
+        data, _ = client.retry(client.get, path)
+        stat = client.retry(client.set, path, data)
+    except NoNodeError as error:
+        raise _gone(worker) from error
+    return int(stat.mtime)
+
+
+def _gone(worker: WorkerNode) -> Fenced:
+    return Fenced(
+        f"Cannot go on with {worker.task}: {worker.name} has no node in ZooKeeper any more; "
+        "its session expired, or its task's time-out is over"
+    )
+
+
+def _leave_in_time(client: KazooClient, path: str, over: threading.Event, seconds: float) -> None:
+    if over.wait(seconds):
+        return
+    try:
+        client.retry(_delete_quietly, client, path)
+    except (KazooException, KazooTimeoutError):
+        # Without a connection the session expires, and takes the node with it.
+        return
 
 
 def _delete_quietly(client: KazooClient, path: str) -> None:
@@ -58,7 +112,10 @@ def _delete_quietly(client: KazooClient, path: str) -> None:
 
 
 class StreamLease:
-    """Use as a context manager; `epoch` is what a commit checks, `ensure_held` what a writer asks before it writes."""
+    """Use as a context manager; `epoch` is what a commit checks, `ensure_held` what a writer asks before it writes.
+
+    After `renew_for_s`, the task's time-out, it is lost and no longer renewed, so that an orphan does not hold it.
+    """
 
     def __init__(
         self,
@@ -67,6 +124,7 @@ class StreamLease:
         worker: WorkerNode,
         *,
         expiry_s: float = EXPIRY_S,
+        renew_for_s: float | None = None,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._client = client
@@ -74,6 +132,8 @@ class StreamLease:
         self._worker = worker
         self._expiry_s = expiry_s
         self._monotonic = monotonic
+        self._renew_for_s = renew_for_s
+        self._began = monotonic()
         self._seen: tuple[tuple[int, int], float] | None = None
         self._held: Versioned[LeaseRecord] | None = None
         self._lost: str | None = None
@@ -84,6 +144,8 @@ class StreamLease:
         """Wait for the lease at most `wait_s`, then raise LeaseTaken with its holder."""
         deadline = self._monotonic() + wait_s
         while True:
+            if self._is_over():
+                raise Fenced(f"Cannot take the lease of {self._stream}: {self._over_text()}")
             holder = self._try_take()
             if holder is None:
                 return self
@@ -107,13 +169,14 @@ class StreamLease:
         return self._held.value.epoch
 
     def ensure_held(self) -> None:
-        if self._lost or self._held is None:
-            raise Fenced(f"Cannot go on with {self._stream}: {self._lost or 'the lease is not held'}")
+        lost = self._lost or (self._over_text() if self._is_over() else None)
+        if lost or self._held is None:
+            raise Fenced(f"Cannot go on with {self._stream}: {lost or 'the lease is not held'}")
 
     def confirm(self) -> None:
         """Ask ZooKeeper, not our memory, whether the epoch is still ours; raise Fenced if not."""
         if not self._client.retry(self._client.exists, paths.epoch(self._stream, self.epoch)):
-            self._lost = "the lease was taken by another worker"
+            self._lost = _TAKEN
         self.ensure_held()
 
     def check_in(self, transaction: Transaction) -> None:
@@ -128,10 +191,12 @@ class StreamLease:
         held, self._held = self._held, None
         if held and not self._lost:
             freed = replace(held.value, owner=None)
+            reach("lease.before_release")
             try:
                 self._client.set(paths.lease(self._stream), dump(freed), version=held.version)
             except (KazooException, KazooTimeoutError):
                 return
+            reach("lease.after_release")
 
     def _try_take(self) -> LeaseRecord | None:
         """None when the lease is ours now, else its holder."""
@@ -146,25 +211,19 @@ class StreamLease:
             attempt=self._worker.attempt,
             epoch=node.value.epoch + 1,
         )
+        reach("lease.before_take")
         try:
-            self._swap_epoch(node, mine)
+            replace_lease(self._client, self._stream, node, mine, f"take the lease of {self._stream}")
         except CommitFailed:
             return read_lease(self._client, self._stream)
         except CommitStateUnknown:
             if read_lease(self._client, self._stream) != mine:
                 raise
+        reach("lease.after_take")
         self._held = Versioned(mine, node.version + 1)
         self._renewer = threading.Thread(target=self._renew_until_stopped, name="lease", daemon=True)
         self._renewer.start()
         return None
-
-    def _swap_epoch(self, node: Versioned[LeaseRecord], mine: LeaseRecord) -> None:
-        transaction = Transaction(self._client, f"take the lease of {self._stream}")
-        transaction.put(paths.lease(self._stream), mine, version=node.version)
-        if node.value.epoch:
-            transaction.delete(paths.epoch(self._stream, node.value.epoch))
-        transaction.create(paths.epoch(self._stream, mine.epoch))
-        transaction.commit()
 
     def _is_free(self, lease: LeaseRecord) -> bool:
         if lease.owner is None or not self._client.exists(paths.worker(lease.owner)):
@@ -180,14 +239,23 @@ class StreamLease:
             self._seen = (key, now)
         return now - self._seen[1] > self._expiry_s
 
+    def _is_over(self) -> bool:
+        return self._renew_for_s is not None and self._monotonic() - self._began >= self._renew_for_s
+
+    def _over_text(self) -> str:
+        return f"its task's time-out of {self._renew_for_s:g} s is over"
+
     def _renew_until_stopped(self) -> None:
         renewed = self._monotonic()
         while not self._stop.wait(self._expiry_s / 3):
+            if self._is_over():
+                self._lost = self._over_text()
+                return
             try:
                 self._renew()
                 renewed = self._monotonic()
             except (BadVersionError, NoNodeError):
-                self._lost = "the lease was taken by another worker"
+                self._lost = _TAKEN
                 return
             except (KazooException, KazooTimeoutError) as error:
                 if self._monotonic() - renewed > self._expiry_s * 2 / 3:
@@ -198,6 +266,7 @@ class StreamLease:
         assert self._held is not None
         renewed = replace(self._held.value, count=self._held.value.count + 1)
         path = paths.lease(self._stream)
+        reach("lease.before_renewal")
         try:
             stat = self._client.set(path, dump(renewed), version=self._held.version)
             self._held = Versioned(renewed, stat.version)
@@ -206,6 +275,19 @@ class StreamLease:
             if node is None or node.value != renewed:
                 raise
             self._held = node
+        reach("lease.after_renewal")
+
+
+def replace_lease(
+    client: KazooClient, stream: str, node: Versioned[LeaseRecord], successor: LeaseRecord, act: str
+) -> None:
+    """Compare-and-set with a higher epoch: whoever worked with the old one cannot commit from here on."""
+    transaction = Transaction(client, act)
+    transaction.put(paths.lease(stream), successor, version=node.version)
+    if node.value.epoch:
+        transaction.delete(paths.epoch(stream, node.value.epoch))
+    transaction.create(paths.epoch(stream, successor.epoch))
+    transaction.commit()
 
 
 def read_lease(client: KazooClient, stream: str) -> LeaseRecord:

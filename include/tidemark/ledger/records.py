@@ -7,15 +7,17 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import pairwise
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
-from pydantic import TypeAdapter
+from pydantic import Field, TypeAdapter
 
 from tidemark.names import HOUR_MS, Hour, Shard
 
 FORMAT = 1
 
 Record = TypeVar("Record")
+# `try` in the nodes, which no Python name can be.
+Attempt = Annotated[int, Field(alias="try")]
 
 
 _adapters: dict[Any, TypeAdapter[Any]] = {}
@@ -28,7 +30,7 @@ def _adapter(kind: Any) -> TypeAdapter[Any]:
 
 
 def dump(record: object) -> bytes:
-    return _adapter(type(record)).dump_json(record)
+    return _adapter(type(record)).dump_json(record, by_alias=True)
 
 
 def parse(kind: type[Record], data: bytes) -> Record:
@@ -41,7 +43,7 @@ class Worker:
     format: int = FORMAT
     queues: tuple[str, ...]
     task: str
-    attempt: int
+    attempt: Attempt
     versions: Mapping[str, int] = field(default_factory=dict)
 
 
@@ -50,7 +52,7 @@ class LeaseRecord:
     format: int = FORMAT
     owner: str | None = None
     task: str = ""
-    attempt: int = 0
+    attempt: Attempt = 0
     epoch: int = 0
     count: int = 0
 
@@ -82,6 +84,21 @@ class Timeline:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Gap:
+    """Offsets [start, end) of a shard that will never be read, and what time they may have held.
+
+    It touches the hours from the shard's watermark when it was recorded to the next one proven (`until_ms`, None until
+    then).
+    """
+
+    shard: str
+    start: int
+    end: int
+    since_ms: int
+    until_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ShardPosition:
     """Committed ranges and gaps tile [start, next); all that had arrived by the watermark lies below next."""
 
@@ -103,14 +120,15 @@ class _PositionColumns:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Positions:
-    """`start_ms` is the stream's start, None until its first plan."""
+    """`start_ms` is the stream's start, None until its first plan; `gaps` those that no watermark has passed yet."""
 
     format: int = FORMAT
     start_ms: int | None = None
     timelines: Mapping[str, _PositionColumns] = field(default_factory=dict)
+    gaps: tuple[Gap, ...] = ()
 
     @classmethod
-    def of(cls, start_ms: int | None, shards: Mapping[Shard, ShardPosition]) -> "Positions":
+    def of(cls, start_ms: int | None, shards: Mapping[Shard, ShardPosition], gaps: tuple[Gap, ...] = ()) -> "Positions":
         timelines: dict[str, _PositionColumns] = {}
         for timeline in sorted({shard.timeline for shard in shards}):
             rows = [shards[shard] for shard in sorted(shards) if shard.timeline == timeline]
@@ -121,7 +139,7 @@ class Positions:
                 digest=tuple(row.digest for row in rows),
                 completed=tuple(row.completed for row in rows),
             )
-        return cls(start_ms=start_ms, timelines=timelines)
+        return cls(start_ms=start_ms, timelines=timelines, gaps=gaps)
 
     @property
     def shards(self) -> dict[Shard, ShardPosition]:
@@ -153,18 +171,24 @@ class Positions:
 
 
 class Proof(StrEnum):
-    """Why everything that had arrived by the interval's end is in the range."""
+    """Why everything that had arrived by the interval's end is in the range, or why that is not proven."""
 
     END_OFFSET = "end-offset"
     """The broker's end offset, asked after interval end + grace, is the range's end."""
-    NONE = "none"
-    """A transaction was open below the broker's end: the range ends at the last stable offset."""
+    UNSTABLE = "unstable"
+    """No proof: a transaction was open below the broker's end, the range ends at the last stable offset."""
+    CUT = "cut"
+    """No proof: the range was cut short (`max_records`); a further bite follows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShiftRange:
-    """Half-open offsets of one shard, cut into `splits`: [start, points[0]), [points[0], points[1]), …, end)."""
+    """Half-open offsets of one shard, cut into `splits`: [start, points[0]), [points[0], points[1]), …, end).
 
+    [lost_from, start) is a gap: records that were to be read and that Kafka no longer has. Mostly empty.
+    """
+
+    lost_from: int
     start: int
     end: int
     points: tuple[int, ...] = ()
@@ -181,7 +205,8 @@ class _RangeColumns:
     start: tuple[int, ...]
     end: tuple[int, ...]
     points: Mapping[int, tuple[int, ...]]
-    unproven: tuple[int, ...]
+    unproven: Mapping[int, Proof]
+    lost_from: Mapping[int, int]
 
 
 class ShiftState(StrEnum):
@@ -211,6 +236,10 @@ class Shift:
     window: Window
     ranges: Mapping[str, _RangeColumns]
 
+    @property
+    def is_cut(self) -> bool:
+        return any(proof is Proof.CUT for columns in self.ranges.values() for proof in columns.unproven.values())
+
     @staticmethod
     def columns(ranges: Mapping[Shard, ShiftRange]) -> dict[str, _RangeColumns]:
         columns: dict[str, _RangeColumns] = {}
@@ -220,7 +249,8 @@ class Shift:
                 start=tuple(row.start for row in rows.values()),
                 end=tuple(row.end for row in rows.values()),
                 points={partition: row.points for partition, row in rows.items() if row.points},
-                unproven=tuple(p for p, row in rows.items() if row.proof is Proof.NONE),
+                unproven={p: row.proof for p, row in rows.items() if row.proof is not Proof.END_OFFSET},
+                lost_from={p: row.lost_from for p, row in rows.items() if row.lost_from < row.start},
             )
         return columns
 
@@ -228,24 +258,28 @@ class Shift:
     def shards(self) -> dict[Shard, ShiftRange]:
         rows: dict[Shard, ShiftRange] = {}
         for timeline, columns in self.ranges.items():
-            unproven = set(columns.unproven)
             for partition, (start, end) in enumerate(zip(columns.start, columns.end, strict=True)):
                 rows[Shard(int(timeline), partition)] = ShiftRange(
+                    lost_from=columns.lost_from.get(partition, start),
                     start=start,
                     end=end,
                     points=columns.points.get(partition, ()),
-                    proof=Proof.NONE if partition in unproven else Proof.END_OFFSET,
+                    proof=columns.unproven.get(partition, Proof.END_OFFSET),
                 )
         return rows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShiftRecord:
-    """The shift's node. Once COMMITTED it names the manifest, which holds the shift, and no longer the shift."""
+    """The shift's node. Once COMMITTED it names the manifest, which holds the shift, and no longer the shift.
+
+    `cut`: the interval's work goes on with a further bite.
+    """
 
     format: int = FORMAT
     number: int
     state: ShiftState
+    cut: bool = False
     shift: Shift | None = None
     manifest: str | None = None
     manifest_digest: str | None = None
@@ -287,6 +321,7 @@ class HourRecord:
     revision: int = 0
     dirty: tuple[int, ...] = ()
     unflagged: tuple[int, ...] = ()
+    gaps: tuple[Gap, ...] = ()
     archives: int = 0
     archiving: ArchivePlan | None = None
     publishing: Publication | None = None

@@ -5,7 +5,7 @@ from tidemark.names import Hour, isoformat
 
 RULE = (
     "every shard of every timeline is completed or has a watermark at or after the end of the hour; "
-    "everything committed for the hour is archived"
+    "everything committed for the hour is archived; no gap touches it"
 )
 
 
@@ -22,6 +22,10 @@ def reasons_against(hour: Hour, record: HourRecord, positions: Positions) -> tup
         for shard, position in sorted(positions.shards.items())
         if not position.completed and position.watermark_ms < hour.end_ms
     )
+    gaps = tuple(
+        f"gap: offsets [{gap.start}, {gap.end}) of shard {gap.shard} are lost, and may have held lines of this hour"
+        for gap in record.gaps
+    )
     dirty = ", ".join(str(number) for number in record.dirty)
     unarchived = (f"lines of shift number {dirty} are committed but not archived",) if dirty else ()
-    return lagging + unarchived
+    return lagging + gaps + unarchived

@@ -1,0 +1,174 @@
+"""Plan and commit as pure functions, attacked with random logs, crashes, expiry and growth."""
+
+from dataclasses import dataclass, field
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tidemark.config import Stream
+from tidemark.consume.advance import advance, hours_touched
+from tidemark.errors import DataLoss
+from tidemark.kafka import Offsets
+from tidemark.ledger.records import Gap, Positions, Proof, ShardPosition, Shift, ShiftRange, Window
+from tidemark.names import HOUR_MS, Hour, Interval, Shard
+from tidemark.plan.planner import PlannedWork, plan_ranges, share_out
+
+SEVEN = Hour.parse("2026-11-15T07")
+ZERO = Shard(1, 0)
+
+
+def shift_of(found: dict[Shard, ShiftRange], end_ms: int = SEVEN.end_ms) -> Shift:
+    return Shift(
+        id="20261115T0700",
+        number=1,
+        start_ms=SEVEN.start_ms,
+        end_ms=end_ms,
+        planned_ms=end_ms,
+        timelines_version=1,
+        window=Window(past_ms=0, future_ms=end_ms),
+        ranges=Shift.columns(found),
+    )
+
+
+def positions(next_offset: int, watermark_ms: int = SEVEN.start_ms) -> Positions:
+    return Positions.of(
+        SEVEN.start_ms, {ZERO: ShardPosition(start=0, next=next_offset, watermark_ms=watermark_ms, digest="old")}
+    )
+
+
+def test_a_proven_range_moves_next_and_watermark() -> None:
+    found = ShiftRange(lost_from=5, start=5, end=9, proof=Proof.END_OFFSET)
+    after = advance(positions(5), shift_of({ZERO: found}), {ZERO: "new"}).positions.shards[ZERO]
+    assert (after.next, after.watermark_ms, after.digest) == (9, SEVEN.end_ms, "new")
+
+
+def test_a_range_without_proof_moves_next_alone() -> None:
+    for proof in (Proof.CUT, Proof.UNSTABLE):
+        found = ShiftRange(lost_from=5, start=5, end=9, proof=proof)
+        after = advance(positions(5), shift_of({ZERO: found}), {}).positions.shards[ZERO]
+        assert (after.next, after.watermark_ms) == (9, SEVEN.start_ms)
+
+
+def test_an_empty_range_keeps_the_digest_of_the_record_before_it() -> None:
+    found = ShiftRange(lost_from=5, start=5, end=5, proof=Proof.END_OFFSET)
+    assert advance(positions(5), shift_of({ZERO: found}), {}).positions.shards[ZERO].digest == "old"
+
+
+def test_a_gap_holds_the_hours_from_the_watermark_before_it_to_the_one_that_is_proven() -> None:
+    found = ShiftRange(lost_from=5, start=8, end=9, proof=Proof.END_OFFSET)
+    advanced = advance(positions(5), shift_of({ZERO: found}, SEVEN.end_ms + HOUR_MS), {})
+    assert advanced.closed == (
+        Gap(shard="0001-0", start=5, end=8, since_ms=SEVEN.start_ms, until_ms=SEVEN.end_ms + HOUR_MS),
+    )
+    assert [str(hour) for hour in hours_touched(advanced.closed[0])] == ["2026-11-15T07", "2026-11-15T08"]
+    assert advanced.positions.gaps == ()
+
+
+def test_a_gap_stays_open_until_a_watermark_is_proven_beyond_it() -> None:
+    lost = ShiftRange(lost_from=5, start=8, end=9, proof=Proof.UNSTABLE)
+    first = advance(positions(5), shift_of({ZERO: lost}), {})
+    assert first.closed == ()
+    assert first.positions.gaps == (Gap(shard="0001-0", start=5, end=8, since_ms=SEVEN.start_ms),)
+    proven = ShiftRange(lost_from=9, start=9, end=9, proof=Proof.END_OFFSET)
+    second = advance(first.positions, shift_of({ZERO: proven}), {})
+    assert [gap.until_ms for gap in second.closed] == [SEVEN.end_ms]
+
+
+@given(st.dictionaries(st.integers(0, 20).map(lambda p: Shard(1, p)), st.integers(0, 1000)), st.integers(1, 5000))
+def test_a_budget_is_shared_without_waste_and_leaves_nobody_out(lags: dict[Shard, int], budget: int) -> None:
+    shares = share_out(lags, budget)
+    assert all(min(1, lags[shard]) <= shares[shard] <= lags[shard] for shard in lags)
+    assert sum(shares.values()) <= max(budget, len(lags))
+    if sum(lags.values()) <= budget:
+        assert shares == lags
+
+
+@dataclass
+class Log:
+    """One partition: what was ever written, what expired, where a transaction hangs."""
+
+    begin: int = 0
+    end: int = 0
+    hanging: int = 0
+    covered: list[tuple[int, int]] = field(default_factory=list)
+
+    def offsets(self) -> Offsets:
+        return Offsets(begin=self.begin, stable=max(self.begin, self.end - self.hanging), end=self.end)
+
+
+steps = st.lists(
+    st.tuples(
+        st.sampled_from(["write", "expire", "hang", "settle", "grow", "plan", "crash"]),
+        st.integers(0, 3),
+        st.integers(0, 40),
+    ),
+    max_size=60,
+)
+
+
+class World:
+    """Kafka's logs and our positions, with one commit after the other."""
+
+    def __init__(self, stream: Stream) -> None:
+        self.stream = stream
+        self.logs = {ZERO: Log(), Shard(1, 1): Log()}
+        self.positions = Positions()
+        self.hour = SEVEN
+
+    def change_log(self, act: str, log: Log, amount: int) -> None:
+        match act:
+            case "write":
+                log.end += amount
+            case "expire":
+                log.begin = min(log.end - log.hanging, log.begin + amount)
+            case "hang":
+                log.hanging = min(amount, log.end - log.begin)
+            case "settle":
+                log.hanging = 0
+            case "grow":
+                self.logs[Shard(1, len(self.logs))] = Log()
+
+    def plan(self) -> PlannedWork | None:
+        try:
+            return plan_ranges(
+                stream=self.stream,
+                interval=Interval(self.hour.start_ms, self.hour.end_ms),
+                planned_ms=self.hour.end_ms + 400_000,
+                positions=self.positions,
+                offsets={shard: found.offsets() for shard, found in self.logs.items()},
+            )
+        except DataLoss:
+            assert self.stream.offset_reset == "fail"
+            return None
+
+    def commit(self, work: PlannedWork) -> None:
+        before = work.positions
+        after = advance(before, shift_of(dict(work.ranges), self.hour.end_ms), {}).positions
+        for shard, found in work.ranges.items():
+            self.logs[shard].covered.append((found.lost_from, found.end))
+            assert found.proof is not Proof.END_OFFSET or found.end == self.logs[shard].end
+            assert after.shards[shard].next >= before.shards[shard].next
+            assert after.shards[shard].watermark_ms >= before.shards[shard].watermark_ms
+        self.positions, self.hour = after, Hour(self.hour.end_ms)
+
+
+@given(steps, st.sampled_from(["fail", "earliest", "latest"]), st.integers(1, 50))
+def test_committed_ranges_and_gaps_tile_every_log_whatever_happens(
+    acts: list[tuple[str, int, int]], offset_reset: str, max_records: int
+) -> None:
+    settings = {"name": "s", "cluster": "c", "topic": "t", "root": "hdfs:///s", "owner": "o"}
+    world = World(Stream.model_validate({**settings, "offset_reset": offset_reset, "max_records": max_records}))
+    for act, partition, amount in acts:
+        world.change_log(act, world.logs[sorted(world.logs)[partition % len(world.logs)]], amount)
+        work = world.plan() if act in ("plan", "crash") else None
+        if work and act == "plan":
+            world.commit(work)
+        elif work:
+            # Its plan was stored, its commit never came.
+            world.positions = work.positions
+    for shard, position in world.positions.shards.items():
+        reached = position.start
+        for low, high in world.logs[shard].covered:
+            assert low == reached
+            reached = high
+        assert reached == position.next
