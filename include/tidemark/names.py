@@ -13,7 +13,6 @@ _STREAM = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}", re.ASCII)
 _CLUSTER = re.compile(r"[a-z0-9][a-z0-9_]{0,62}", re.ASCII)
 _TOPIC = re.compile(r"(?!\.{1,2}$)[a-zA-Z0-9._-]{1,249}", re.ASCII)
 _SHARD = re.compile(r"([0-9]{4})-([0-9]{1,6})", re.ASCII)
-_SHIFT = re.compile(r"[0-9]{8}T[0-9]{4}", re.ASCII)
 _HOUR = re.compile(r"([0-9]{4}-[0-9]{2}-[0-9]{2})T([0-9]{2})(?::00(?::00)?(?:Z|\+00:00)?)?", re.ASCII)
 
 
@@ -37,10 +36,14 @@ def _valid(pattern: re.Pattern[str], kind: str, name: str, wanted: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
-    """Who asks for work: a later try of the same task takes the lease of an earlier one at once."""
+    """Who asks for work: a later try of the same task takes the lease of an earlier one at once.
+
+    After `timeout_s`, counted from its start, it holds nothing any more.
+    """
 
     name: str
     attempt: int
+    timeout_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -79,10 +82,6 @@ class Interval:
 
     def __str__(self) -> str:
         return f"{isoformat(self.start_ms)}/{isoformat(self.end_ms)}"
-
-
-def valid_shift(text: str) -> str:
-    return _valid(_SHIFT, "shift", text, "a UTC minute such as 20261115T0700")
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -351,3 +351,35 @@ def test_a_stream_may_start_at_a_time(stack: Stack, spark: SparkSession) -> None
     manifest = read_json(pipeline.storage, "_manifests/00000001-20261110T2200.json")
     assert sum(shard["records"] for shard in manifest["shards"].values()) == 30
     assert min(file["min_ms"] for file in manifest["files"]) == FIRST.start_ms + HOUR_MS // 2
+
+
+def test_a_rerun_restores_a_lost_file_with_the_same_bytes_and_no_second_copy(hdfs_pipeline: Pipeline) -> None:
+    pipeline = hdfs_pipeline
+    pipeline.topic.send(records(FIRST, 60))
+    pipeline.consume(FIRST)
+    before = {path: pipeline.storage.read(path) for path, _ in walk(pipeline.storage)}
+    lost = next(path for path in before if "_incoming" in path)
+    pipeline.storage.delete(lost)
+    pipeline.topic.send(records(FIRST, 60))
+    pipeline.consume(FIRST)
+    assert {path: pipeline.storage.read(path) for path, _ in walk(pipeline.storage)} == before
+
+
+def test_a_rerun_takes_a_file_that_was_archived_as_there(hdfs_pipeline: Pipeline) -> None:
+    pipeline = hdfs_pipeline
+    pipeline.topic.send(records(FIRST, 60))
+    pipeline.run(FIRST)
+    before = {path: pipeline.storage.read(path) for path, _ in walk(pipeline.storage)}
+    pipeline.consume(FIRST)
+    assert {path: pipeline.storage.read(path) for path, _ in walk(pipeline.storage)} == before
+
+
+def test_a_rerun_is_refused_when_kafka_no_longer_has_what_is_missing(hdfs_pipeline: Pipeline) -> None:
+    pipeline = hdfs_pipeline
+    pipeline.topic.send(records(FIRST, 60))
+    pipeline.consume(FIRST)
+    for path, _ in list(walk(pipeline.storage, FIRST.day)):
+        pipeline.storage.delete(path)
+    pipeline.topic.expire_before(0, 20)
+    with pytest.raises(DataLoss, match=r"3 files are missing, .* and Kafka no longer has all of its records"):
+        pipeline.consume(FIRST)

@@ -26,6 +26,8 @@ def shift_of(found: dict[Shard, ShiftRange], end_ms: int = SEVEN.end_ms) -> Shif
         planned_ms=end_ms,
         timelines_version=1,
         window=Window(past_ms=0, future_ms=end_ms),
+        timestamp="kafka",
+        compression="small",
         ranges=Shift.columns(found),
     )
 

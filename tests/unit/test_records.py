@@ -39,6 +39,8 @@ def shift_of(ranges: dict[Shard, ShiftRange]) -> Shift:
         planned_ms=3_900_000,
         timelines_version=7,
         window=Window(past_ms=0, future_ms=9),
+        timestamp="kafka",
+        compression="small",
         ranges=Shift.columns(ranges),
     )
 

@@ -1,16 +1,16 @@
 """The archiver's side of an hour: claim it, freeze the plan, finish it. Spark does the copying in between."""
 
-import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from kazoo.client import KazooClient
 
 from tidemark import layout
-from tidemark.archive.join import IndexRecord, Joined, JoinOrder, index_fields
+from tidemark.archive.join import Joined, JoinOrder
 from tidemark.archive.plan import Source, plan_targets
 from tidemark.boom.format import BoomBlock
 from tidemark.errors import AlreadyExists, CommitFailed, DataLoss, Fenced
+from tidemark.index import IndexRecord, dump_index
 from tidemark.ledger import paths
 from tidemark.ledger.lease import WorkerNode
 from tidemark.ledger.records import ArchivePlan, HourRecord, HourState, LeaseRecord
@@ -137,7 +137,3 @@ class HourArchiver:
         except AlreadyExists:
             if self.storage.read(path) != data:
                 raise DataLoss(f"Cannot archive {claimed.hour}: {path} exists with another content") from None
-
-
-def dump_index(records: Iterable[IndexRecord]) -> bytes:
-    return "".join(f"{json.dumps(index_fields(record))}\n" for record in records).encode()

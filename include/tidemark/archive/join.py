@@ -2,40 +2,14 @@
 
 import hashlib
 import zlib
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 from tidemark.archive.plan import HEADER_BYTES, Piece, Target
 from tidemark.boom.format import MARKER_SIZE, BoomBlock, header_of, marker_of
 from tidemark.errors import CorruptFile
+from tidemark.index import IndexRecord
 from tidemark.names import Hour
 from tidemark.storage import Storage
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class IndexRecord:
-    """One piece of a source: the seven fields of Kamanja's index, and what it takes to find a line without reading.
-
-    Byte offsets are half-open and fall on blocks; `crc` is the CRC-32 of the piece without its sync markers;
-    `destBytes` and `destDigest` (SHA-256) are the whole target's.
-    """
-
-    format: int = 1
-    srcFile: str  # noqa: N815 - the seed's names
-    destFile: str  # noqa: N815
-    srcFileStartOffset: int  # noqa: N815
-    srcFileEndOffset: int  # noqa: N815
-    destFileStartOffset: int  # noqa: N815
-    destFileEndOffset: int  # noqa: N815
-    ArchiveTimestamp: int
-    shard: str
-    first_offset: int
-    last_offset: int
-    min_ms: int
-    max_ms: int
-    lines: int
-    crc: int
-    destBytes: int  # noqa: N815
-    destDigest: str  # noqa: N815
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,7 +97,3 @@ def _record(order: JoinOrder, piece: Piece, crc: int, digest: str) -> IndexRecor
         destBytes=order.target.size,
         destDigest=digest,
     )
-
-
-def index_fields(record: IndexRecord) -> dict[str, object]:
-    return asdict(record)

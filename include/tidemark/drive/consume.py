@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from tidemark.config import Stream
 from tidemark.consume.commit import Committer, build_manifest
+from tidemark.consume.restore import missing_files, restore
 from tidemark.consume.results import SplitResult, TaskOrder
 from tidemark.drive.plan import log_shift, plan_shift, planner_of
 from tidemark.drive.services import Services, services
@@ -15,6 +16,7 @@ from tidemark.kafka import spark_options
 from tidemark.ledger.lease import StreamLease
 from tidemark.ledger.records import Shift, ShiftRecord, ShiftState
 from tidemark.logs import logger
+from tidemark.manifest import read_manifest
 from tidemark.names import Interval, Task
 from tidemark.plan.shift import shift_id
 
@@ -33,20 +35,27 @@ def consume_interval(
 ) -> None:
     """See the interval's shift committed: finish what is open, then plan it if nobody has, and consume it.
 
-    A backlog is taken in bites, until one is not cut short. Spark is asked for only when there are records to read.
+    A backlog is taken in bites, until one is not cut short. An interval that was committed before is checked, and what
+    is missing of it restored. Spark is asked for only when there are records to read.
     """
     log = logger(__name__, stream=stream.name, shift=interval.shift)
     with services(stream, connections, task) as around, around.lease().take(wait_s=LEASE_WAIT_S) as lease:
+        is_rerun = True
         while True:
             opened = around.ledger.head().value.open
             if opened:
                 _finish_shift(around, lease, opened, open_spark)
+                is_rerun = False
                 continue
             bites = _bites(around, interval)
             if bites and not bites[-1].cut:
-                log.info("is committed", extra={"manifest": bites[-1].manifest})
-                return
+                break
             plan_shift(around, interval, len(bites) + 1, lease)
+            is_rerun = False
+        if is_rerun:
+            for bite in bites:
+                _restore(around, lease, bite, open_spark)
+        log.info("is committed", extra={"manifest": bites[-1].manifest})
 
 
 def _bites(around: Services, interval: Interval) -> list[ShiftRecord]:
@@ -57,13 +66,15 @@ def _bites(around: Services, interval: Interval) -> list[ShiftRecord]:
 
 
 def _finish_shift(around: Services, lease: StreamLease, opened: str, open_spark: "Callable[[], SparkSession]") -> None:
+    """Take the open shift one step on: a PENDING one to COMMITTED, or back to PLANNED; a PLANNED one to COMMITTED."""
     node = around.ledger.shift(opened)
     assert node is not None, f"head names the open shift {opened}, which has no node"
     assert node.value.shift is not None, f"the open shift {opened} is committed already"
     around.announce(node.value.shift)
     committer = _committer(around, node.value.shift, lease)
-    if node.value.state is ShiftState.PENDING and committer.recover():
-        logger(__name__, stream=around.stream.name, shift=opened).info("rolled forward")
+    if node.value.state is ShiftState.PENDING:
+        outcome = "rolled forward" if committer.recover() else "rolled back: its files are not all there"
+        logger(__name__, stream=around.stream.name, shift=opened).info(outcome)
         return
     committer.discard_work()
     planner = planner_of(around)
@@ -87,19 +98,9 @@ def _committer(around: Services, shift: Shift, lease: StreamLease) -> Committer:
 def _consume_shift(
     around: Services, committer: Committer, shift: Shift, open_spark: "Callable[[], SparkSession]"
 ) -> None:
-    order = TaskOrder(
-        shift=shift.id,
-        planned_ms=shift.planned_ms,
-        window=shift.window,
-        timestamp=around.stream.timestamp,
-        compression=around.stream.compression,
-        storage=committer.storage,
-        folder=committer.folder,
-        splits={},
-    )
     has_records = any(found.splits for found in shift.shards.values())
     reach("consume.before_read")
-    results = _consume_splits(around, shift, order, open_spark()) if has_records else ()
+    results = _read_splits(around, committer, open_spark()) if has_records else ()
     reach("consume.after_read")
     if not planner_of(around).is_readable(shift):
         raise DataLoss(f"Cannot commit {around.stream.name}/{shift.id}: records expired while they were read")
@@ -115,9 +116,42 @@ def _consume_shift(
     )
 
 
-def _consume_splits(around: Services, shift: Shift, order: TaskOrder, spark: "SparkSession") -> tuple[SplitResult, ...]:
+def _restore(
+    around: Services, lease: StreamLease, record: ShiftRecord, open_spark: "Callable[[], SparkSession]"
+) -> None:
+    assert record.manifest is not None, "a committed shift names its manifest"
+    storage = around.storage()
+    manifest = read_manifest(storage, record.manifest)
+    missing = missing_files(storage, around.ledger, manifest)
+    if not missing:
+        return
+    log = logger(__name__, stream=around.stream.name, shift=manifest.shift.id)
+    if not planner_of(around).is_readable(manifest.shift):
+        raise DataLoss(
+            f"Cannot restore {around.stream.name}/{manifest.shift.id}: {len(missing)} files are missing, "
+            f"{missing[0].path} first, and Kafka no longer has all of its records"
+        )
+    committer = _committer(around, manifest.shift, lease)
+    committer.discard_work()
+    restore(storage, manifest, missing, _read_splits(around, committer, open_spark()))
+    committer.discard_work()
+    log.warning("restored", extra={"files": len(missing)})
+
+
+def _read_splits(around: Services, committer: Committer, spark: "SparkSession") -> tuple[SplitResult, ...]:
     from tidemark.consume.spark import consume_splits
 
+    shift = committer.shift
+    order = TaskOrder(
+        shift=shift.id,
+        planned_ms=shift.planned_ms,
+        window=shift.window,
+        timestamp=shift.timestamp,
+        compression=shift.compression,
+        storage=committer.storage,
+        folder=committer.folder,
+        splits={},
+    )
     topics = {number: timeline.topic for number, timeline in around.ledger.timelines().items()}
     options = spark_options(around.connections(around.stream.kafka_connection))
     return consume_splits(spark, shift, topics, options, order)

@@ -234,6 +234,8 @@ class Shift:
     planned_ms: int
     timelines_version: int
     window: Window
+    timestamp: str
+    compression: str
     ranges: Mapping[str, _RangeColumns]
 
     @property

@@ -147,6 +147,8 @@ class Planner:
             planned_ms=planned_ms,
             timelines_version=basis.timelines_version,
             window=work.window,
+            timestamp=self.stream.timestamp,
+            compression=self.stream.compression,
             ranges=Shift.columns(work.ranges),
         )
         return frozen, work

@@ -2,10 +2,12 @@
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from tidemark import layout
-from tidemark.ledger.records import FORMAT, HourRecord, Positions
+from tidemark.index import IndexRecord
+from tidemark.ledger.records import FORMAT, HourRecord, Positions, ShardPosition
 from tidemark.manifest import Manifest
 from tidemark.names import Hour, isoformat
 from tidemark.publish.rule import RULE
@@ -21,7 +23,7 @@ def build_hour_flag(
     record: HourRecord,
     positions: Positions,
     added: Sequence[Manifest],
-    index: Sequence[Mapping[str, Any]],
+    index: Sequence[IndexRecord],
     previous: Flag | None,
     published_ms: int,
 ) -> Flag:
@@ -30,6 +32,9 @@ def build_hour_flag(
     change = _count(hour, added)
     known = {file["path"] for file in previous["files"]} if previous else set()
     files = _files(index)
+    by_shard: dict[str, list[IndexRecord]] = {}
+    for piece in index:
+        by_shard.setdefault(piece.shard, []).append(piece)
     return {
         "format": FORMAT,
         "stream": stream,
@@ -41,9 +46,11 @@ def build_hour_flag(
         "rule": RULE,
         "empty": not files,
         "counts": {name: before[name] + change[name] for name in before},
-        "shards": {str(shard): _shard(shard, positions, index) for shard in sorted(positions.shards)},
+        "shards": {
+            str(shard): _shard(row, by_shard.get(str(shard), ())) for shard, row in sorted(positions.shards.items())
+        },
         "files": files,
-        "gaps": [],
+        "gaps": [asdict(gap) for gap in record.gaps],
         "changes": {
             "shifts": [manifest.shift.id for manifest in added],
             "files": [file["path"] for file in files if file["path"] not in known],
@@ -84,14 +91,6 @@ def read_hour_flag(storage: Storage, hour: Hour, revision: int) -> Flag:
     return flag
 
 
-def read_index(storage: Storage, hour: Hour, archives: int) -> list[dict[str, Any]]:
-    return [
-        json.loads(line)
-        for archive in range(1, archives + 1)
-        for line in storage.read(layout.index_segment(hour, archive)).splitlines()
-    ]
-
-
 def _count(hour: Hour, manifests: Iterable[Manifest]) -> dict[str, int]:
     """Skewed and bad lines have no hour: they are those of the shifts that this flag adds."""
     counts = {"lines": 0, "late": 0, "skewed": 0, "bad": 0}
@@ -104,34 +103,32 @@ def _count(hour: Hour, manifests: Iterable[Manifest]) -> dict[str, int]:
     return counts
 
 
-def _files(index: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def _files(index: Iterable[IndexRecord]) -> list[dict[str, Any]]:
     files: dict[str, dict[str, Any]] = {}
     for record in index:
         file = files.setdefault(
-            record["destFile"],
+            record.destFile,
             {
-                "path": record["destFile"],
+                "path": record.destFile,
                 "lines": 0,
-                "bytes": record["destBytes"],
-                "digest": record["destDigest"],
+                "bytes": record.destBytes,
+                "digest": record.destDigest,
             },
         )
-        file["lines"] += record["lines"]
+        file["lines"] += record.lines
     return list(files.values())
 
 
-def _shard(shard: object, positions: Positions, index: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    position = {str(known): value for known, value in positions.shards.items()}[str(shard)]
-    pieces = [record for record in index if record["shard"] == str(shard)]
+def _shard(position: ShardPosition, pieces: Sequence[IndexRecord]) -> dict[str, Any]:
     return {
         "proof": "completed" if position.completed else "end-offset",
         "watermark": isoformat(position.watermark_ms),
         "next": position.next,
-        "lines": sum(piece["lines"] for piece in pieces),
-        "first_offset": min((piece["first_offset"] for piece in pieces), default=None),
-        "last_offset": max((piece["last_offset"] for piece in pieces), default=None),
-        "min_time": _time(min((piece["min_ms"] for piece in pieces), default=None)),
-        "max_time": _time(max((piece["max_ms"] for piece in pieces), default=None)),
+        "lines": sum(piece.lines for piece in pieces),
+        "first_offset": min((piece.first_offset for piece in pieces), default=None),
+        "last_offset": max((piece.last_offset for piece in pieces), default=None),
+        "min_time": _time(min((piece.min_ms for piece in pieces), default=None)),
+        "max_time": _time(max((piece.max_ms for piece in pieces), default=None)),
     }
 
 

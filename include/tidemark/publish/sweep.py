@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 from tidemark import layout
 from tidemark.errors import AlreadyExists, CommitFailed, NotFound, TidemarkError
+from tidemark.index import read_index
 from tidemark.ledger import paths
 from tidemark.ledger.records import DayRecord, HourRecord, HourState, Positions, Publication
 from tidemark.ledger.stream import StreamLedger
@@ -23,7 +24,6 @@ from tidemark.publish.flag import (
     build_hour_flag,
     dump_flag,
     read_hour_flag,
-    read_index,
 )
 from tidemark.publish.rule import reasons_against
 from tidemark.storage import Storage

@@ -1,5 +1,6 @@
 """Archive the hours of a stream."""
 
+from contextlib import suppress
 from typing import Any
 
 from airflow.sdk import Context
@@ -19,7 +20,7 @@ class ArchiveOperator(SparkJobOperator):
     def execute(self, context: Context) -> None:
         from tidemark.drive.archive import archive_stream
 
-        try:
+        with suppress(SparkNeeded):
             archive_stream(self.stream, connection_from_airflow, task_of(context), refuse_spark)
-        except SparkNeeded:
-            super().execute(context)
+            return
+        super().execute(context)

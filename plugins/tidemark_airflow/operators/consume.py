@@ -1,5 +1,6 @@
 """Consume the shift of a run's data interval."""
 
+from contextlib import suppress
 from typing import Any
 
 from airflow.sdk import Context
@@ -23,7 +24,7 @@ class ConsumeOperator(SparkJobOperator):
     def execute(self, context: Context) -> None:
         from tidemark.drive.consume import consume_interval
 
-        try:
+        with suppress(SparkNeeded):
             consume_interval(self.stream, interval_of(context), connection_from_airflow, task_of(context), refuse_spark)
-        except SparkNeeded:
-            super().execute(context)
+            return
+        super().execute(context)

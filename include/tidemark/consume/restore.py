@@ -1,0 +1,58 @@
+"""A rerun of a committed shift: what is missing is restored, what is there stays; never a second copy."""
+
+from collections.abc import Sequence
+
+from tidemark.boom.format import header_of
+from tidemark.consume.results import SplitResult
+from tidemark.errors import DataLoss
+from tidemark.index import IndexRecord, read_index
+from tidemark.ledger.stream import StreamLedger
+from tidemark.manifest import Manifest, ManifestFile
+from tidemark.names import Hour
+from tidemark.storage import Storage
+
+
+def missing_files(storage: Storage, ledger: StreamLedger, manifest: Manifest) -> tuple[ManifestFile, ...]:
+    """Files that can be read neither where the commit put them nor from the archive."""
+    gone = [file for file in manifest.files if not _has_size(storage, file.path, file.bytes)]
+    archived = {
+        name: _archived(storage, ledger, Hour.parse(name)) for name in {file.hour for file in gone if file.hour}
+    }
+    return tuple(file for file in gone if not _is_tiled(file, archived.get(file.hour or "", [])))
+
+
+def restore(
+    storage: Storage, manifest: Manifest, missing: Sequence[ManifestFile], results: Sequence[SplitResult]
+) -> None:
+    """Move what the rerun wrote into the place of what is missing; raise DataLoss unless it has the same bytes."""
+    written = {file.path: file for result in results for file in result.files}
+    for file in missing:
+        found = written.get(file.path)
+        if found is None or found.digest != file.digest:
+            raise DataLoss(
+                f"Cannot restore {file.path} of {manifest.stream}: the rerun wrote digest "
+                f"{found.digest if found else 'none'}, the manifest says {file.digest}"
+            )
+        storage.rename(found.temporary, file.path)
+
+
+def _has_size(storage: Storage, path: str, size: int) -> bool:
+    status = storage.status(path)
+    return status is not None and status.size == size
+
+
+def _archived(storage: Storage, ledger: StreamLedger, hour: Hour) -> list[IndexRecord]:
+    """The pieces of the hour whose targets are there."""
+    pieces = read_index(storage, hour, ledger.hour(hour).value.archives)
+    whole = {
+        path for path, size in {(piece.destFile, piece.destBytes) for piece in pieces} if _has_size(storage, path, size)
+    }
+    return [piece for piece in pieces if piece.destFile in whole]
+
+
+def _is_tiled(file: ManifestFile, pieces: Sequence[IndexRecord]) -> bool:
+    reached = len(header_of(file.path))
+    for piece in sorted(pieces, key=lambda piece: piece.srcFileStartOffset):
+        if piece.srcFile == file.path and piece.srcFileStartOffset == reached:
+            reached = piece.srcFileEndOffset
+    return reached == file.bytes
