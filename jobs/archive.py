@@ -16,12 +16,13 @@ def main() -> None:
     parser.add_argument("--stream", required=True)
     parser.add_argument("--task", required=True, help="who asks; a later try takes the lease of an earlier one")
     parser.add_argument("--attempt", required=True, type=int)
+    parser.add_argument("--timeout-s", type=float, help="after so many seconds the job holds nothing any more")
     asked = parser.parse_args()
     logs.configure()
     archive_stream(
         load_stream(streams_file(), asked.stream),
         connection_from_environment,
-        Task(name=asked.task, attempt=asked.attempt),
+        Task(name=asked.task, attempt=asked.attempt, timeout_s=asked.timeout_s),
         SparkSession.builder.appName(f"tidemark archive {asked.stream}").getOrCreate,
     )
 

@@ -19,13 +19,14 @@ def main() -> None:
     parser.add_argument("--end", required=True, type=datetime.fromisoformat, help="with a time zone")
     parser.add_argument("--task", required=True, help="who asks; a later try takes the lease of an earlier one")
     parser.add_argument("--attempt", required=True, type=int)
+    parser.add_argument("--timeout-s", type=float, help="after so many seconds the job holds nothing any more")
     asked = parser.parse_args()
     logs.configure()
     consume_interval(
         load_stream(streams_file(), asked.stream),
         Interval(milliseconds(asked.start), milliseconds(asked.end)),
         connection_from_environment,
-        Task(name=asked.task, attempt=asked.attempt),
+        Task(name=asked.task, attempt=asked.attempt, timeout_s=asked.timeout_s),
         SparkSession.builder.appName(f"tidemark consume {asked.stream}").getOrCreate,
     )
 

@@ -22,11 +22,13 @@ def main() -> None:
     parser.add_argument("--hour", required=True, type=Hour.parse)
     parser.add_argument("--task", required=True)
     parser.add_argument("--attempt", required=True, type=int)
+    parser.add_argument("--timeout-s", type=float, help="after so many seconds the job holds nothing any more")
     asked = parser.parse_args()
     logs.configure()
     stream = load_stream(streams_file(), asked.stream)
     storage = open_storage(stream.root, connection_from_environment)
-    with services(stream, connection_from_environment, Task(name=asked.task, attempt=asked.attempt)) as around:
+    task = Task(name=asked.task, attempt=asked.attempt, timeout_s=asked.timeout_s)
+    with services(stream, connection_from_environment, task) as around:
         flag = read_hour_flag(storage, asked.hour, ready_revision(around.client, stream.name, asked.hour))
     files = [storage.uri(file["path"]) for file in flag["files"]]
     found = read_boom(SparkSession.builder.getOrCreate(), files).count() if files else 0

@@ -25,6 +25,7 @@ print(
                             "retries": task.retries,
                             "timeout": task.execution_timeout.total_seconds() if task.execution_timeout else None,
                             "downstream": sorted(task.downstream_task_ids),
+                            "pool": task.pool,
                             "spark": isinstance(task, SparkSubmitOperator),
                         }
                         for task in dag.tasks

@@ -35,6 +35,12 @@ def test_a_stream_goes_from_plan_to_publish(dags: Any) -> None:
     assert tasks["archive"]["spark"]
 
 
+def test_spark_jobs_and_only_they_take_a_slot_of_their_pool(dags: Any) -> None:
+    for dag_id, dag in dags["dags"].items():
+        for task_id, task in dag["tasks"].items():
+            assert task["pool"] == ("tidemark_spark" if task["spark"] else "default_pool"), f"{dag_id}.{task_id}"
+
+
 def test_runs_have_a_data_interval_and_do_not_wait_for_one_another(dags: Any) -> None:
     for dag in dags["dags"].values():
         assert dag["timetable"] == "CronDataIntervalTimetable"

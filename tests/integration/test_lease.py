@@ -1,5 +1,6 @@
 """Leases and transactions on a real ZooKeeper."""
 
+import json
 from collections.abc import Iterator
 from contextlib import ExitStack
 from uuid import uuid4
@@ -7,10 +8,19 @@ from uuid import uuid4
 import pytest
 from kazoo.client import KazooClient
 from tests.services import connections_of
+from tests.waiting import wait_until
 
 from tidemark.errors import CommitFailed, Fenced, ServiceUnreachable
 from tidemark.ledger import paths
-from tidemark.ledger.lease import LeaseTaken, StreamLease, WorkerNode, join_workers, read_lease
+from tidemark.ledger.lease import (
+    LeaseTaken,
+    StreamLease,
+    WorkerNode,
+    announce_work,
+    join_workers,
+    read_lease,
+    touch_worker,
+)
 from tidemark.ledger.records import Head
 from tidemark.ledger.stream import StreamLedger
 from tidemark.ledger.zookeeper import open_session
@@ -124,6 +134,64 @@ def test_renewal_moves_the_count_so_that_a_living_lease_is_never_taken(
             observer.take(wait_s=1.0)
         assert read_lease(client, ledger.stream).count > 0
         lease.confirm()
+
+
+def test_renewal_ends_at_the_timeout_of_the_task_and_the_lease_is_lost(
+    client: KazooClient, ledger: StreamLedger, sessions: ExitStack
+) -> None:
+    clock = FakeTime()
+    owner = worker(sessions, client)
+    orphan = StreamLease(client, ledger.stream, owner, expiry_s=0.15, renew_for_s=60, monotonic=clock)
+    orphan.take(wait_s=0)
+    wait_until(lambda: read_lease(client, ledger.stream).count > 0, "the lease is renewed", within_s=30)
+    orphan.confirm()
+    clock.now = 60.0
+    with pytest.raises(Fenced, match=r"Cannot go on with .*: its task's time-out of 60 s is over"):
+        orphan.ensure_held()
+    # It was renewed every 50 ms; this observer takes it only once it stood still for a second.
+    observer = StreamLease(client, ledger.stream, worker(sessions, client, task="other"), expiry_s=1)
+    with observer.take(wait_s=30) as lease:
+        assert lease.epoch == 2
+    assert client.exists(paths.worker(owner.name))
+
+
+def test_a_lease_is_not_taken_after_the_timeout_of_the_task(
+    client: KazooClient, ledger: StreamLedger, sessions: ExitStack
+) -> None:
+    clock = FakeTime()
+    late = StreamLease(client, ledger.stream, worker(sessions, client), renew_for_s=60, monotonic=clock)
+    clock.now = 61.0
+    with pytest.raises(Fenced, match="Cannot take the lease of"):
+        late.take(wait_s=0)
+    assert read_lease(client, ledger.stream).epoch == 0
+
+
+def test_a_worker_leaves_at_the_timeout_of_its_task_and_frees_all_that_it_held(
+    client: KazooClient, ledger: StreamLedger, sessions: ExitStack
+) -> None:
+    orphan = sessions.enter_context(join_workers(client, task="consume", attempt=1, leave_after_s=0.2))
+    StreamLease(client, ledger.stream, orphan).take(wait_s=0)
+    wait_until(lambda: not client.exists(paths.worker(orphan.name)), "the orphan has left", within_s=30)
+    with StreamLease(client, ledger.stream, worker(sessions, client, task="other")).take(wait_s=0) as lease:
+        assert lease.epoch == 2
+    with pytest.raises(Fenced, match=f"{orphan.name} has no node in ZooKeeper any more"):
+        touch_worker(client, orphan)
+
+
+def test_a_worker_shows_its_shards_and_versions_and_keeps_them_when_the_clock_is_read(
+    client: KazooClient, sessions: ExitStack
+) -> None:
+    mine = worker(sessions, client, attempt=2)
+    announce_work(client, mine, queues=("clicks/0001-3",), versions={"clicks": 7})
+    assert touch_worker(client, mine) > 0
+    shown = json.loads(client.get(paths.worker(mine.name))[0])
+    assert shown == {
+        "format": 1,
+        "queues": ["clicks/0001-3"],
+        "task": "consume",
+        "try": 2,
+        "versions": {"clicks": 7},
+    }
 
 
 def test_a_zombie_cannot_commit_after_its_lease_was_taken(

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from tidemark import __version__
-from tidemark.cli import boom, demo, parse, stack
+from tidemark.cli import boom, demo, offsets, parse, stack, workers
 from tidemark.errors import TidemarkError
 
 app = typer.Typer(
@@ -19,6 +19,8 @@ app = typer.Typer(
 )
 app.add_typer(stack.app, name="stack")
 app.add_typer(boom.app, name="boom")
+app.add_typer(offsets.app, name="offsets")
+app.add_typer(workers.app, name="workers")
 app.command()(parse.parse)
 app.command()(demo.demo)
 

@@ -96,7 +96,7 @@ class _Batch:
         window = _windows(data, starts + prefix, lengths - prefix, _WINDOW)
         month = _month_of(window)
         is_stored = (head[0] == STORED[0]) & (head[1] == STORED[1])
-        may_have_time = _is_digit(window[0]) | (month > 0) | (version > 0) | is_stored
+        may_have_time = _may_be_number(window) | (month > 0) | (version > 0) | is_stored
         return cls(window, pri, version, month, may_have_time)
 
 
@@ -134,6 +134,17 @@ def _measure_version(head: Bytes, pri: Longs) -> Longs:
     digit = _pick(head, pri)
     is_version = (digit > _ZERO) & _is_digit(digit) & (_pick(head, pri + 1) == _SPACE)
     return np.where(is_version, 2, 0)
+
+
+def _may_be_number(window: Bytes) -> Mask:
+    """Whether a year or an epoch may begin here, or a longer version, which a space ends: no address does (`10.2.`)."""
+    goes_on = _is_digit(window[0])
+    ends_in_space = np.zeros_like(goes_on)
+    for byte in window[1:4]:
+        ends_in_space |= goes_on & (byte == _SPACE)
+        goes_on = goes_on & _is_digit(byte)
+    may_be: Mask = goes_on | ends_in_space
+    return may_be
 
 
 def _month_of(window: Bytes) -> Longs:

@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial, reduce
+from typing import Final
 
 import pyarrow as pa
 from pyspark import TaskContext
@@ -14,11 +15,26 @@ from tidemark.consume.results import Split, SplitResult, TaskOrder, splits_of
 from tidemark.consume.write import RESULT_SCHEMA, write_split
 from tidemark.ledger.records import Shift, parse
 
+# A batch is what the JVM hands to Python at once: many short lines, but never more bytes than these and one line.
+# Lines may have ten megabytes, and a worker holds a batch several times over.
+_BATCHES: Final = {
+    "spark.sql.execution.arrow.maxRecordsPerBatch": str(20_000),
+    "spark.sql.execution.arrow.maxBytesPerBatch": str(8 << 20),
+}
+# The consumer's own defaults are made for many small topics: with these it asks a broker, and is asked, less often.
+# What a stream's connection says goes before them.
+_CONSUMER: Final = {
+    "kafka.max.poll.records": str(10_000),
+    "kafka.max.partition.fetch.bytes": str(4 << 20),
+    "kafka.receive.buffer.bytes": str(1 << 20),
+}
+
 
 def consume_splits(
     spark: SparkSession, shift: Shift, topics: Mapping[int, str], options: Mapping[str, str], order: TaskOrder
 ) -> tuple[SplitResult, ...]:
     """Run one task for each split; `topics` by timeline."""
+    limit_batches(spark)
     frames = [
         read_records(spark, topics[timeline], options, splits).mapInArrow(
             partial(_write, replace(order, splits={split.shard.partition: split for split in splits})),
@@ -32,11 +48,17 @@ def consume_splits(
     return tuple(parse(SplitResult, row.result.encode()) for row in rows)
 
 
+def limit_batches(spark: SparkSession) -> None:
+    """The session's settings, not its user's, bound a worker's memory; the bytes written do not depend on them."""
+    for name, value in _BATCHES.items():
+        spark.conf.set(name, value)
+
+
 def read_records(spark: SparkSession, topic: str, options: Mapping[str, str], splits: Sequence[Split]) -> DataFrame:
     """One range a partition and no minimum of partitions: Spark makes exactly one task of each."""
     return (
         spark.read.format("kafka")
-        .options(**options)
+        .options(**{**_CONSUMER, **options})
         .option("assign", json.dumps({topic: [split.shard.partition for split in splits]}))
         .option("startingOffsets", json.dumps({topic: {str(s.shard.partition): s.start for s in splits}}))
         .option("endingOffsets", json.dumps({topic: {str(s.shard.partition): s.end for s in splits}}))

@@ -15,6 +15,7 @@ from tidemark.boom.writer import BoomWriter
 from tidemark.consume.lines import parse_messages
 from tidemark.consume.results import Split, SplitResult, TaskOrder, WrittenFile
 from tidemark.errors import DataLoss
+from tidemark.failpoints import reach
 from tidemark.kafka import record_digest
 from tidemark.ledger.records import dump
 from tidemark.manifest import FileKind
@@ -33,9 +34,11 @@ def write_split(order: TaskOrder, attempt: int, batches: Iterator[pa.RecordBatch
             if batch.num_rows:
                 writer = writer or SplitWriter(order, attempt, _split_of(order, batch), stack)
                 writer.write(batch)
+                reach("consume.task_writing")
         if writer is None:
             return
         result = writer.close()
+    reach("consume.task_wrote_files")
     yield pa.RecordBatch.from_pydict({"result": [dump(result).decode()]})
 
 
@@ -108,6 +111,12 @@ class SplitWriter:
         self, times: pa.Int64Array, lines: pa.BinaryArray, offsets: pa.Int64Array, batch: pa.RecordBatch
     ) -> None:
         numbers = times.to_numpy(zero_copy_only=False)
+        if not len(numbers):
+            return
+        hour = self._common_hour(int(numbers.min()), int(numbers.max()))
+        if hour is not None:
+            self._writer_of(hour).write_all(times, lines, offsets)
+            return
         nameless = (numbers < 0) | (numbers >= LAST_MS)
         window = self._order.window
         skewed = ~nameless & ((numbers < window.past_ms) | (numbers >= window.future_ms))
@@ -119,6 +128,13 @@ class SplitWriter:
         hours = np.where(nameless | skewed, -1, numbers // HOUR_MS)
         for number in np.unique(hours[hours >= 0]):
             self._writer_of(int(number)).write(times, lines, offsets, hours == number)
+
+    def _common_hour(self, first_ms: int, last_ms: int) -> int | None:
+        """The number of the hour that all lines between these times belong to: true of most batches, and quick."""
+        window = self._order.window
+        is_named = first_ms >= max(0, window.past_ms) and last_ms < min(LAST_MS, window.future_ms)
+        number = first_ms // HOUR_MS
+        return number if is_named and last_ms // HOUR_MS == number else None
 
     def _writer_of(self, number: int) -> "_BoomFile":
         if number not in self._hours:
@@ -191,10 +207,13 @@ class _BoomFile:
         mine: np.ndarray[tuple[int], np.dtype[np.bool_]],
     ) -> None:
         if mine.all():
-            self._writer.write(times, lines, offsets)
+            self.write_all(times, lines, offsets)
             return
         mask = pa.array(mine)
-        self._writer.write(pc.filter(times, mask), pc.filter(lines, mask), pc.filter(offsets, mask))
+        self.write_all(pc.filter(times, mask), pc.filter(lines, mask), pc.filter(offsets, mask))
+
+    def write_all(self, times: pa.Int64Array, lines: pa.BinaryArray, offsets: pa.Int64Array) -> None:
+        self._writer.write(times, lines, offsets)
 
     def close(self) -> WrittenFile:
         summary = self._writer.close()

@@ -11,7 +11,7 @@ import requests
 from tidemark.errors import ServiceUnreachable, TidemarkError
 from tidemark.names import Hour, isoformat
 
-_TIMEOUT_S = 30
+_TIMEOUT_S = 120
 _TRIES = 5
 
 

@@ -184,16 +184,16 @@ class StreamLease:
         transaction.check_exists(paths.epoch(self._stream, self.epoch))
 
     def release(self) -> None:
-        """Give the lease back; when that fails it expires."""
+        """Give the lease back; when that fails, or takes longer than the expiry, it expires."""
         self._stop.set()
         if self._renewer:
-            self._renewer.join()
+            self._renewer.join(self._expiry_s)
         held, self._held = self._held, None
         if held and not self._lost:
             freed = replace(held.value, owner=None)
             reach("lease.before_release")
             try:
-                self._client.set(paths.lease(self._stream), dump(freed), version=held.version)
+                self._set(freed, held.version, within_s=self._expiry_s / 3)
             except (KazooException, KazooTimeoutError):
                 return
             reach("lease.after_release")
@@ -252,7 +252,7 @@ class StreamLease:
                 self._lost = self._over_text()
                 return
             try:
-                self._renew()
+                self._renew(within_s=renewed + self._expiry_s * 5 / 6 - self._monotonic())
                 renewed = self._monotonic()
             except (BadVersionError, NoNodeError):
                 self._lost = _TAKEN
@@ -262,20 +262,24 @@ class StreamLease:
                     self._lost = f"the lease could not be renewed: {error!r}"
                     return
 
-    def _renew(self) -> None:
+    def _renew(self, within_s: float) -> None:
         assert self._held is not None
         renewed = replace(self._held.value, count=self._held.value.count + 1)
         path = paths.lease(self._stream)
         reach("lease.before_renewal")
         try:
-            stat = self._client.set(path, dump(renewed), version=self._held.version)
-            self._held = Versioned(renewed, stat.version)
+            self._held = self._set(renewed, self._held.version, within_s)
         except BadVersionError:
             node = read(self._client, path, LeaseRecord)
             if node is None or node.value != renewed:
                 raise
             self._held = node
         reach("lease.after_renewal")
+
+    def _set(self, record: LeaseRecord, version: int, within_s: float) -> Versioned[LeaseRecord]:
+        """Without a bound kazoo waits for a connection as long as there is none, and nobody learns of the loss."""
+        answer = self._client.set_async(paths.lease(self._stream), dump(record), version)
+        return Versioned(record, answer.get(timeout=max(0.0, within_s)).version)
 
 
 def replace_lease(

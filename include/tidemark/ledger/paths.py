@@ -3,6 +3,7 @@
 from tidemark.names import Hour
 
 WORKERS = "/workers"
+STREAMS = "/streams"
 
 
 def worker(name: str) -> str:

@@ -22,7 +22,7 @@ SERVICE_MARK = "TIDEMARK_STACK_SERVICE"
 # The system's idea of when it was booted, on which start times are based, may move a little.
 START_TOLERANCE_SECONDS = 2.0
 POLL_SECONDS = 0.05
-KILL_SECONDS = 1.0
+KILL_SECONDS = 5.0
 # Python complains of a child that is forgotten while it runs.
 _children: list[subprocess.Popen[bytes]] = []
 
@@ -126,8 +126,9 @@ def _wait_until_gone(processes: Sequence[psutil.Process], seconds: float) -> Non
 
 
 def _is_alive(process: psutil.Process) -> bool:
+    """The first thread of a killed JVM is a zombie while others still hold its ports."""
     try:
-        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+        return process.is_running() and (process.status() != psutil.STATUS_ZOMBIE or process.num_threads() > 1)
     except psutil.NoSuchProcess:
         return False
 

@@ -1,0 +1,1 @@
+"""How fast Tidemark is, beside others, on the same machine, the same topic and in the same run: `make bench`."""

@@ -1,0 +1,152 @@
+"""The writer alone, on one core and in memory, beside fastavro with zlib's level 6; and sizes beside zlib's."""
+
+import hashlib
+import io
+import json
+import multiprocessing
+import os
+import statistics
+import time
+import zlib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+import fastavro
+import numpy as np
+import pyarrow as pa
+
+from bench.corpus import HOUR, Lines, made_lines, real_logs
+from tidemark.boom.format import AVRO_BLOCK_LIMIT, SCHEMA, Compression
+from tidemark.boom.pack import packer_for, unpack
+from tidemark.boom.reader import read_blocks
+from tidemark.boom.writer import BoomWriter
+
+MADE = "made lines"
+_NAME = "bench.bm"
+_REPEATS = 3
+_BATCH_LINES = 20_000
+# As many lines as a real log has are measured as often as it takes to see them on the clock.
+_LEAST_LINES = 20_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Packed:
+    """One corpus, written one way. Seconds are for `lines`; those of packing and digests are a part of them."""
+
+    seconds: float
+    packing_seconds: float
+    digest_seconds: float
+    bytes: int
+    bytes_vs_zlib6: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Written:
+    lines: int
+    bytes: int
+    fastavro_seconds: float
+    fast: Packed
+    small: Packed
+
+
+def measure_writers(lines: int, service_logs: Path) -> dict[str, Written]:
+    """By corpus; in a process of its own, which keeps to one core."""
+    with multiprocessing.get_context("spawn").Pool(1, _keep_to_one_core) as pool:
+        corpora = {MADE: _joined(made_lines(lines)), **real_logs(service_logs)}
+        return {name: pool.apply(_measure, (found,)) for name, found in corpora.items()}
+
+
+def as_json(written: Mapping[str, Written]) -> dict[str, Any]:
+    return {name: asdict(found) for name, found in written.items()}
+
+
+def _keep_to_one_core() -> None:
+    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+    pa.set_cpu_count(1)
+
+
+def _joined(chunks: Iterator[Lines]) -> Lines:
+    found = list(chunks)
+    return Lines(
+        pa.concat_arrays([chunk.times for chunk in found]), pa.concat_arrays([chunk.messages for chunk in found])
+    )
+
+
+def _measure(lines: Lines) -> Written:
+    times = -(-_LEAST_LINES // len(lines)) if len(lines) < _LEAST_LINES else 1
+    records = list(_records(lines))
+    return Written(
+        lines=len(lines),
+        bytes=lines.size,
+        fastavro_seconds=_seconds(lambda: _write_with_fastavro(records), times),
+        fast=_measure_packed(lines, "fast", times),
+        small=_measure_packed(lines, "small", times),
+    )
+
+
+def _measure_packed(lines: Lines, compression: Compression, times: int) -> Packed:
+    data = _write(lines, compression)
+    blocks = [unpack(block.data) for block in read_blocks(io.BytesIO(data), _NAME)]
+    zlib6 = sum(len(zlib.compress(block, 6, -zlib.MAX_WBITS)) for block in blocks)
+    packed = sum(len(block.data) for block in read_blocks(io.BytesIO(data), _NAME))
+
+    def pack() -> None:
+        packer = packer_for(compression, blocks[0])
+        for block in blocks:
+            packer(block)
+
+    return Packed(
+        seconds=_seconds(lambda: _write(lines, compression), times),
+        packing_seconds=_seconds(pack, times),
+        digest_seconds=_seconds(lambda: hashlib.sha256(data).digest(), times),
+        bytes=len(data),
+        bytes_vs_zlib6=packed / zlib6,
+    )
+
+
+def _seconds(act: Callable[[], object], times: int) -> float:
+    """The median of some repeats, each of so many times, for one time."""
+    found = []
+    for _ in range(_REPEATS):
+        begin = time.perf_counter()
+        for _ in range(times):
+            act()
+        found.append((time.perf_counter() - begin) / times)
+    return statistics.median(found)
+
+
+def _write(lines: Lines, compression: Compression) -> bytes:
+    sink = io.BytesIO()
+    writer = BoomWriter(sink, name=_NAME, create_time_ms=HOUR.end_ms, compression=compression)
+    offsets = pa.array(np.arange(len(lines)))
+    for first in range(0, len(lines), _BATCH_LINES):
+        cut = slice(first, first + _BATCH_LINES)
+        writer.write(lines.times[cut], lines.messages[cut], offsets[cut])
+    writer.close()
+    return sink.getvalue()
+
+
+def _write_with_fastavro(records: list[dict[str, Any]]) -> None:
+    """What it takes to make Python's objects of the lines is not counted."""
+    fastavro.writer(
+        io.BytesIO(),
+        fastavro.parse_schema(json.loads(SCHEMA)),
+        records,
+        codec="deflate",
+        codec_compression_level=6,
+        sync_interval=AVRO_BLOCK_LIMIT,
+    )
+
+
+def _records(lines: Lines) -> Iterator[dict[str, Any]]:
+    pairs = zip(lines.times.to_pylist(), lines.messages.to_pylist(), strict=True)
+    for number, (second, found) in enumerate(groupby(pairs, lambda pair: pair[0] // 1000)):
+        yield {
+            "second": second,
+            "createTime": HOUR.end_ms,
+            "blockNumber": number,
+            "logLines": [{"ms": ms % 1000, "message": message.decode("utf-8", "replace")} for ms, message in found],
+        }

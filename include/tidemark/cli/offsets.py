@@ -1,0 +1,92 @@
+"""`tidemark offsets`: how far a stream is."""
+
+import json
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from tidemark.cli.default_command import ShowsByDefault
+from tidemark.cli.workers import describe_lease, lease_as_json
+from tidemark.environment import connection_from_environment, streams_file
+from tidemark.names import isoformat, valid_stream
+
+if TYPE_CHECKING:
+    from tidemark.inspect.offsets import StreamOffsets
+
+app = typer.Typer(
+    cls=ShowsByDefault,
+    help="How far a stream is: `tidemark offsets STREAM`.",
+    no_args_is_help=True,
+    subcommand_metavar="STREAM | COMMAND [ARGS]…",
+)
+
+
+@app.command()
+def show(
+    stream: Annotated[str, typer.Argument()],
+    as_json: Annotated[bool, typer.Option("--json")] = False,
+) -> None:
+    """Of each shard: next, Kafka's end, lag and watermark; the open shift and the lease. Changes nothing.
+
+    Exit code 1 when the stream was never planned.
+    """
+    from tidemark.config import load_stream
+    from tidemark.inspect.offsets import NeverPlanned, view_offsets
+    from tidemark.ledger.zookeeper import open_session
+
+    valid_stream(stream)
+    with open_session(connection_from_environment) as client:
+        try:
+            found = view_offsets(client, stream, connection_from_environment)
+        except NeverPlanned:
+            # A name that is not even configured is a wrong one.
+            load_stream(streams_file(), stream)
+            raise
+    if as_json:
+        typer.echo(json.dumps(_as_json(found), indent=2))
+    else:
+        _print(found, Console())
+
+
+def _as_json(found: "StreamOffsets") -> dict[str, Any]:
+    return {
+        "stream": found.stream,
+        "number": found.number,
+        "open": found.open,
+        "timelines_version": found.timelines_version,
+        "lag": found.lag,
+        "lease": lease_as_json(found.lease) if found.lease else None,
+        "shards": [
+            {
+                "shard": str(row.shard),
+                "topic": row.topic,
+                "next": row.next,
+                "end": row.end,
+                "lag": row.lag,
+                "watermark": _time(row.watermark_ms),
+                "completed": row.completed,
+            }
+            for row in found.shards
+        ],
+    }
+
+
+def _print(found: "StreamOffsets", console: Console) -> None:
+    table = Table("shard", box=None)
+    for heading in ("next", "end", "lag"):
+        table.add_column(heading, justify="right")
+    table.add_column("watermark")
+    for row in found.shards:
+        watermark = "completed" if row.completed else _time(row.watermark_ms) or "never planned"
+        following = "-" if row.next is None else str(row.next)
+        table.add_row(str(row.shard), following, str(row.end), str(row.lag), watermark)
+    console.print(table)
+    console.print(f"lag    {found.lag} records", highlight=False)
+    console.print(f"shift  {found.open or 'none'} open, {found.number} planned", highlight=False)
+    console.print(f"lease  {describe_lease(found.lease) if found.lease else 'never taken'}", highlight=False)
+
+
+def _time(time_ms: int | None) -> str | None:
+    return None if time_ms is None else isoformat(time_ms)
