@@ -108,12 +108,12 @@ def run(bench: Bench) -> None:
         measure_sides(bench, spark)
         bench.result["ratios"] = report.ratios_of(bench.result["warm_seconds"], written)
         bench.save()
-        for measure in (measure_stages, measure_large):
-            measure(bench, spark)
+        measure_stages(bench, spark)
+        for measure in (measure_cold, measure_scale):
             bench.save()
-    for measure_alone in (measure_scale, measure_cold):
-        measure_alone(bench)
+            measure(bench)
         bench.save()
+        measure_large(bench, spark)
     bench.result["whole_run_seconds"] = time.monotonic() - begin
     bench.save()
 
@@ -173,7 +173,7 @@ def measure_stages(bench: Bench, spark: SparkSession) -> None:
     bench.tell("where the time goes")
     connection = bench.connections("kafka_main")
     ends = KafkaCluster(connection).offsets(TOPIC, range(PARTITIONS))
-    bench.result["stage_seconds"] = time_stages(spark, TOPIC, ends, spark_options(connection), min(bench.rounds, 2))
+    bench.result["stage_seconds"] = time_stages(spark, TOPIC, ends, spark_options(connection))
 
 
 def measure_cold(bench: Bench) -> None:

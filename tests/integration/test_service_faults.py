@@ -183,6 +183,8 @@ def test_a_transaction_left_hanging_holds_proof_and_hour_until_it_ends(faults: F
     assert watermarks(faults, stream) == {0: HOUR.start_ms, 1: HOUR.end_ms}
     assert archive_and_publish(faults, stream) == []
     producer.commit_transaction(30)
+    # The broker writes its markers after it has answered.
+    wait_until(lambda: (HOUR.start_ms, b"behind it") in faults.expected_lines(), "the end of the transaction")
     consume_next_hour(faults, stream)
     assert watermarks(faults, stream) == {0: NEXT_HOUR.end_ms, 1: NEXT_HOUR.end_ms}
     assert archive_and_publish(faults, stream) == [f"{HOUR} 1", f"{NEXT_HOUR} 1"]

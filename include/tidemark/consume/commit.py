@@ -15,7 +15,7 @@ from tidemark.errors import AlreadyExists, CommitFailed, CommitStateUnknown, Dat
 from tidemark.failpoints import reach
 from tidemark.ledger import paths
 from tidemark.ledger.lease import StreamLease
-from tidemark.ledger.records import Shift, ShiftRecord, ShiftState, dump, parse
+from tidemark.ledger.records import Shift, ShiftRange, ShiftRecord, ShiftState, dump, parse
 from tidemark.ledger.stream import StreamLedger
 from tidemark.ledger.zookeeper import Transaction, Versioned
 from tidemark.manifest import FileKind, Manifest, ManifestFile, ManifestShard, dump_blocks
@@ -40,13 +40,16 @@ class Moves:
 
 def build_manifest(stream: str, shift: Shift, results: Sequence[SplitResult], ledger: StreamLedger) -> Manifest:
     """Raise DataLoss unless every record that was read is accounted for."""
-    before = ledger.positions().value
-    by_shard: dict[Shard, list[SplitResult]] = {shard: [] for shard in shift.shards}
+    before, ranges = ledger.positions().value, shift.shards
+    by_shard: dict[Shard, list[SplitResult]] = {shard: [] for shard in ranges}
     for result in sorted(results, key=lambda found: (Shard.parse(found.shard), found.index)):
         by_shard[Shard.parse(result.shard)].append(result)
-    shards = {str(shard): _account(stream, shift, shard, found) for shard, found in by_shard.items()}
+    shards = {
+        str(shard): _account(f"{stream}/{shard} of {shift.id}", ranges[shard], found)
+        for shard, found in by_shard.items()
+    }
     watermarks = {shard: position.watermark_ms for shard, position in before.shards.items()}
-    digests = {shard: _digest_before(shift.shards[shard].end, found) for shard, found in by_shard.items()}
+    digests = {shard: _digest_before(ranges[shard].end, found) for shard, found in by_shard.items()}
     advanced = advance(before, shift, digests)
     return Manifest(
         writer=f"tidemark {__version__}",
@@ -65,8 +68,7 @@ def build_manifest(stream: str, shift: Shift, results: Sequence[SplitResult], le
     )
 
 
-def _account(stream: str, shift: Shift, shard: Shard, results: Sequence[SplitResult]) -> ManifestShard:
-    found = shift.shards[shard]
+def _account(subject: str, found: ShiftRange, results: Sequence[SplitResult]) -> ManifestShard:
     row = ManifestShard(
         start=found.start,
         end=found.end,
@@ -80,7 +82,7 @@ def _account(stream: str, shift: Shift, shard: Shard, results: Sequence[SplitRes
     written = row.lines + row.skewed + row.bad + row.tombstones
     if written != row.records or row.holes < 0 or len({result.index for result in results}) != len(results):
         raise DataLoss(
-            f"Cannot commit {stream}/{shard} of {shift.id}: {row.records} records were read from "
+            f"Cannot commit {subject}: {row.records} records were read from "
             f"[{row.start}, {row.end}), {written} accounted for ({row})"
         )
     return row
