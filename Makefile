@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 export UV_SYSTEM_CERTS := 1
 
-.PHONY: help setup demo down test bench lint format requirements clean
+.PHONY: help setup demo down test test-long bench lint format requirements clean
 
 help: ## Show what there is
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -30,6 +30,9 @@ down: $(VENV)/.ready ## End the stack that `make demo KEEP=1` left, and the one 
 
 test: setup lint ## Check and test everything, on real services
 	@$(BIN)/pytest
+
+test-long: setup ## Attack it: every step of a commit killed, services ended and restarted
+	@$(BIN)/pytest tests/long
 
 bench: setup ## Measure speed, beside others, into bench.json (LINES=200000 for a quick look, ROUNDS=1)
 	@$(BIN)/python -m bench $(if $(LINES),--lines $(LINES)) $(if $(ROUNDS),--rounds $(ROUNDS))

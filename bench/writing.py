@@ -108,13 +108,13 @@ def _measure_packed(lines: Lines, compression: Compression, times: int) -> Packe
 
 
 def _seconds(act: Callable[[], object], times: int) -> float:
-    """The median of some repeats, each of so many times, for one time."""
+    """CPU time for one time, the median of some repeats of so many: what else the machine does is not counted."""
     found = []
     for _ in range(_REPEATS):
-        begin = time.perf_counter()
+        begin = time.process_time()
         for _ in range(times):
             act()
-        found.append((time.perf_counter() - begin) / times)
+        found.append((time.process_time() - begin) / times)
     return statistics.median(found)
 
 
