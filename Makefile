@@ -31,7 +31,7 @@ down: $(VENV)/.ready ## End the stack that `make demo KEEP=1` left, and the one 
 test: setup lint ## Check and test everything, on real services
 	@$(BIN)/pytest
 
-test-long: setup ## Attack it: every step of a commit killed, services ended and restarted
+test-long: setup ## Attack it longer: services ended, disks filled, executors and tasks killed (as root)
 	@$(BIN)/pytest tests/long
 
 bench: setup ## Measure speed, beside others, into bench.json (LINES=200000 for a quick look, ROUNDS=1)

@@ -52,10 +52,24 @@ class Bench:
     def bootstrap(self) -> str:
         return self.environment["TIDEMARK_KAFKA"]
 
-    def order(self, place: str, compression: str, topic: str = TOPIC, lines: int | None = None) -> Order:
+    def order(
+        self,
+        place: str,
+        compression: str,
+        topic: str = TOPIC,
+        lines: int | None = None,
+        timestamp: str = "kafka",
+    ) -> Order:
         name = f"bench-{next(_numbers)}"
         root = f"hdfs:///bench/{name}" if place == "HDFS" else (self.stack.home / "bench" / name).as_uri()
-        return Order(name=name, topic=topic, lines=lines or self.lines, root=root, compression=compression)
+        return Order(
+            name=name,
+            topic=topic,
+            lines=lines or self.lines,
+            root=root,
+            compression=compression,
+            timestamp=timestamp,
+        )
 
     def save(self) -> None:
         """After each part: what was measured stays when the run is ended."""
@@ -68,7 +82,7 @@ class Bench:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--lines", type=int, default=4_000_000)
-    parser.add_argument("--rounds", type=int, default=3, help="how often each side is measured, warm")
+    parser.add_argument("--rounds", type=int, default=5, help="how often each side is measured, warm")
     parser.add_argument("--out", type=Path, default=Path("bench.json"))
     asked = parser.parse_args()
     # Asked to terminate, end the services as after Ctrl-C.
@@ -134,14 +148,15 @@ def _sides(bench: Bench, spark: SparkSession, consumer: ConsumerPerformance) -> 
     def timed(write: Callable[[str], None]) -> Callable[[], float]:
         return lambda: _time_peer(bench, write)
 
-    def ours(compression: str, place: str) -> Callable[[], float]:
-        return lambda: consume(bench.order(place, compression), bench.connections, spark)
+    def ours(compression: str, place: str, timestamp: str = "kafka") -> Callable[[], float]:
+        return lambda: consume(bench.order(place, compression, timestamp=timestamp), bench.connections, spark)
 
     return {
         report.CONSUMER: lambda: consumer.read(TOPIC, bench.lines),
         report.AVRO: timed(lambda folder: write_avro(read_topic(spark, bench.bootstrap, TOPIC), folder)),
         report.PARQUET: timed(lambda folder: write_parquet(read_topic(spark, bench.bootstrap, TOPIC), folder)),
         **{name: ours(compression, place) for (compression, place), name in report.OURS.items()},
+        report.PARSED: ours("fast", "HDFS", "message"),
     }
 
 

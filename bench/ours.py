@@ -15,7 +15,7 @@ from tidemark.config import Stream
 from tidemark.drive.consume import consume_interval
 from tidemark.environment import Connections, repository_folder
 from tidemark.errors import DataLoss, TidemarkError
-from tidemark.manifest import manifest_of
+from tidemark.manifest import manifests_of
 from tidemark.names import Interval, Task, isoformat
 from tidemark.stack.jars import pyspark_home
 from tidemark.storage import open_storage
@@ -87,7 +87,7 @@ def consume_cold(order: Order, connections: Connections, environment: Mapping[st
 def check(order: Order, connections: Connections) -> None:
     """What was measured is what was asked for; then make room for the next."""
     storage = open_storage(order.root, connections)
-    found = sum(file.lines for file in manifest_of(storage, 1).files)
+    found = sum(file.lines for manifest in manifests_of(storage, [1]) for file in manifest.files)
     if found != order.lines:
         raise DataLoss(f"Cannot measure {order.name}: its manifest counts {found} lines, {order.lines} were produced")
     for status in storage.list(""):

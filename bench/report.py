@@ -17,6 +17,7 @@ OURS = {
     for compression in ("fast", "small")
     for place in ("HDFS", "local files")
 }
+PARSED = f"{OURS['fast', 'HDFS']}, timestamp: message"
 
 Times = Mapping[str, Sequence[float]]
 
@@ -35,7 +36,10 @@ def ratios_of(warm: Times, written: Mapping[str, Written]) -> dict[str, float]:
             f"vs_spark_parquet{suffix}": _median(warm, PARQUET) / hdfs,
             f"writer_vs_fastavro{suffix}": made.fastavro_seconds / packed.seconds,
         }
-    return found | {"size_vs_zlib6": max(found.small.bytes_vs_zlib6 for found in written.values())}
+    return found | {
+        "message_vs_kafka": _median(warm, OURS["fast", "HDFS"]) / _median(warm, PARSED),
+        "size_vs_zlib6": max(found.small.bytes_vs_zlib6 for found in written.values()),
+    }
 
 
 def machine() -> dict[str, Any]:

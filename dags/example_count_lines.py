@@ -8,6 +8,7 @@ from tidemark.config import load_streams
 from tidemark.environment import streams_file
 from tidemark_airflow.operators import SparkJobOperator
 from tidemark_airflow.sensors import HourReadySensor
+from tidemark_airflow.tasks import HOUR
 
 STREAM = "clicks"
 
@@ -32,6 +33,6 @@ if _stream:
             task_id="count",
             stream=_stream,
             job="count_lines",
-            arguments=("--hour", "{{ data_interval_start.in_timezone('UTC').strftime('%Y-%m-%dT%H') }}"),
+            arguments=("--hour", HOUR),
         )
         wait >> count

@@ -1,30 +1,43 @@
-"""One hourly DAG for each stream of include/config/streams.yaml: plan >> consume >> archive >> publish."""
+"""Two hourly DAGs for each stream of include/config/streams.yaml.
 
+`ingest_<stream>` does the work: plan >> consume >> archive >> publish. `ready_<stream>` only waits, without a slot: its
+grid in the UI shows which hours and days are ready.
+"""
+
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from airflow.sdk import DAG, CronDataIntervalTimetable, get_parsing_context
 
 from tidemark.config import Stream, load_streams
 from tidemark.environment import streams_file
 from tidemark_airflow.operators import ArchiveOperator, ConsumeOperator, PlanOperator, PublishOperator
+from tidemark_airflow.sensors import DayReadySensor, HourReadySensor
+from tidemark_airflow.tasks import HOUR
 
 
-def build(stream: Stream) -> DAG:
-    with DAG(
-        dag_id=f"ingest_{stream.name}",
-        description=f"Kafka topic {stream.topic} to {stream.root}, hour by hour",
+def hourly(dag_id: str, stream: Stream, description: str, max_active_runs: int) -> DAG:
+    default_args: dict[str, Any] = {
+        "owner": stream.owner,
+        "retries": 3,
+        "retry_delay": timedelta(seconds=20),
+        "execution_timeout": timedelta(hours=1),
+    }
+    return DAG(
+        dag_id=dag_id,
+        description=description,
         schedule=CronDataIntervalTimetable("0 * * * *", timezone="UTC"),
         start_date=datetime(2020, 1, 1, tzinfo=UTC),
         catchup=False,
-        max_active_runs=4,
-        default_args={
-            "owner": stream.owner,
-            "retries": 3,
-            "retry_delay": timedelta(seconds=20),
-            "execution_timeout": timedelta(hours=1),
-        },
+        max_active_runs=max_active_runs,
+        default_args=default_args,
         tags=["tidemark"],
-    ) as dag:
+    )
+
+
+def build_ingest(dag_id: str, stream: Stream) -> DAG:
+    with hourly(dag_id, stream, f"Kafka topic {stream.topic} to {stream.root}, hour by hour", 4) as dag:
         plan = PlanOperator(task_id="plan", stream=stream)
         # One at a time: a second job would only wait for the stream's lease.
         consume = ConsumeOperator(task_id="consume", stream=stream, max_active_tis_per_dag=1)
@@ -34,7 +47,18 @@ def build(stream: Stream) -> DAG:
     return dag
 
 
+def build_ready(dag_id: str, stream: Stream) -> DAG:
+    with hourly(dag_id, stream, f"Which hours and days of {stream.name} are ready", 1000) as dag:
+        hour = HourReadySensor(task_id="hour", stream=stream.name)
+        day = DayReadySensor(task_id="day", stream=stream.name, last_hour=HOUR)
+        hour >> day
+    return dag
+
+
+BUILDERS: dict[str, Callable[[str, Stream], DAG]] = {"ingest": build_ingest, "ready": build_ready}
+
 for _stream in load_streams(streams_file()).streams.values():
-    _wanted = get_parsing_context().dag_id
-    if _wanted in (None, f"ingest_{_stream.name}"):
-        globals()[f"ingest_{_stream.name}"] = build(_stream)
+    for _kind, _build in BUILDERS.items():
+        _dag_id = f"{_kind}_{_stream.name}"
+        if get_parsing_context().dag_id in (None, _dag_id):
+            globals()[_dag_id] = _build(_dag_id, _stream)

@@ -57,14 +57,14 @@ class Faults:
     topic: KafkaTopic
     folder: Path
 
-    def stream(self, left: Left | None = None) -> Stream:
+    def stream(self, left: Left | None = None, *, below: str = "hdfs:///faults") -> Stream:
         """A new stream, which finds what another one left."""
         name = unique("fault")
         stream = Stream(
             name=name,
             cluster="main",
             topic=self.topic.name,
-            root=f"hdfs:///faults/{name}",
+            root=f"{below}/{name}",
             owner="test",
             compression="fast",
         )
@@ -91,11 +91,17 @@ class Faults:
         consume_interval(stream, INTERVAL, connections_of(self.stack), task, open_spark)
 
     def job(
-        self, stream: Stream, failpoints: Mapping[Failpoint, str], *, attempt: int = 2, task: str = "test"
+        self,
+        stream: Stream,
+        failpoints: Mapping[Failpoint, str],
+        *,
+        attempt: int = 2,
+        task: str = "test",
+        master: str = "local[2]",
     ) -> ConsumeJob:
         """In a process of its own, with a Spark of its own."""
         folder = self.folder / unique(stream.name)
-        return ConsumeJob(self.stack, stream, INTERVAL, Task(name=task, attempt=attempt), folder, failpoints)
+        return ConsumeJob(self.stack, stream, INTERVAL, Task(name=task, attempt=attempt), folder, failpoints, master)
 
     def look(self, stream: Stream) -> Left:
         with open_session(connections_of(self.stack)) as client:

@@ -35,19 +35,25 @@ class ConsumeJob:
         task: Task,
         folder: Path,
         failpoints: Mapping[Failpoint, str],
+        master: str = "local[2]",
     ) -> None:
         folder.mkdir(parents=True)
         self._log = folder / "log"
         self._witness = folder / "witness"
         streams = folder / "streams.yaml"
         streams.write_text(json.dumps({"streams": {stream.name: _settings_of(stream)}}))
+        armed = {
+            "TIDEMARK_FAILPOINT": ",".join(f"{name}={act}" for name, act in failpoints.items()),
+            "TIDEMARK_FAILPOINT_WITNESS": str(self._witness),
+        }
+        # The workers of a cluster do not have the driver's environment.
+        for_executors = " ".join(f"--conf spark.executorEnv.{name}={value}" for name, value in armed.items())
         environment = {
             **plain_environment(),
             **stack.environment(),
-            "PYSPARK_SUBMIT_ARGS": "--master local[2] pyspark-shell",
+            "PYSPARK_SUBMIT_ARGS": f"--master {master} {for_executors} pyspark-shell",
             "TIDEMARK_STREAMS": str(streams),
-            "TIDEMARK_FAILPOINT": ",".join(f"{name}={act}" for name, act in failpoints.items()),
-            "TIDEMARK_FAILPOINT_WITNESS": str(self._witness),
+            **armed,
         }
         with self._log.open("wb") as log:
             self.process = subprocess.Popen(
@@ -92,8 +98,12 @@ class ConsumeJob:
 
     def go_on(self) -> None:
         """Wake a job that stopped, release one that waits."""
-        self._witness.unlink()
+        self.let_go()
         self.process.send_signal(signal.SIGCONT)
+
+    def let_go(self) -> None:
+        """Release whatever waits at a failpoint now."""
+        self._witness.unlink(missing_ok=True)
 
 
 def _command(stream: Stream, interval: Interval, task: Task) -> list[str]:

@@ -5,6 +5,7 @@ What was reached is appended to the file TIDEMARK_FAILPOINT_WITNESS *before* the
 that did no harm from one that was never reached.
 
 - `kill`: the process ends as in a power cut (SIGKILL); inside a Spark task that is the task's worker.
+- `kill_once`: the same, but not when the witness names this failpoint already: whoever tries again goes on.
 - `stop`: the process stands still (SIGSTOP) until it gets a SIGCONT: a zombie to be.
 - `wait`: this thread waits until the witness file is removed; renewal of the lease goes on.
 """
@@ -78,12 +79,14 @@ def parse_failpoints(setting: str, witness: Path | None) -> dict[str, Callable[[
             raise WrongUse(
                 f"Cannot arm {part!r}: wanted <failpoint>={'|'.join(_ACTS)}, failpoints are {', '.join(FAILPOINTS)}"
             )
-        armed[name] = _witnessed(witness, _ACTS[act])
+        armed[name] = _witnessed(witness, _ACTS[act], only_once=act == "kill_once")
     return armed
 
 
-def _witnessed(witness: Path, act: Callable[[Path], None]) -> Callable[[str], None]:
+def _witnessed(witness: Path, act: Callable[[Path], None], *, only_once: bool) -> Callable[[str], None]:
     def bear_witness_and_act(name: str) -> None:
+        if only_once and witness.exists() and name in witness.read_text().split():
+            return
         with witness.open("a") as file:
             file.write(f"{name}\n")
         act(witness)
@@ -104,4 +107,4 @@ def _wait(witness: Path) -> None:
         time.sleep(_POLL_S)
 
 
-_ACTS: Mapping[str, Callable[[Path], None]] = {"kill": _kill, "stop": _stop, "wait": _wait}
+_ACTS: Mapping[str, Callable[[Path], None]] = {"kill": _kill, "kill_once": _kill, "stop": _stop, "wait": _wait}

@@ -1,7 +1,7 @@
 """Questions to a Kafka cluster: partitions, offsets, single records. The records themselves are read by Spark."""
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +15,7 @@ from confluent_kafka import (
     TopicPartition,
 )
 from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._config import ConfigResource
 from confluent_kafka.admin._listoffsets import OffsetSpec
 
 from tidemark.environment import Connection
@@ -40,6 +41,13 @@ class Offsets:
     begin: int
     stable: int
     end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    offset: int
+    time_ms: int
+    value: bytes | None
 
 
 def record_digest(offset: int, timestamp_ms: int, value: bytes | None) -> str:
@@ -79,33 +87,68 @@ class KafkaCluster:
         ends = self._list(topic, partitions, _LATEST, IsolationLevel.READ_UNCOMMITTED)
         return {p: ends[p] if found[p] < 0 else found[p] for p in partitions}
 
+    def has_append_time(self, topic: str) -> bool:
+        """Whether the broker sets the records' times, so that they never fall as offsets rise."""
+        asked = ConfigResource(ConfigResource.Type.TOPIC, topic)
+        future = self._admin.describe_configs([asked], request_timeout=_TIMEOUT_S)[asked]
+        settings = self._answer(future, f"describe the settings of topic {topic}")
+        return bool(settings["message.timestamp.type"].value == "LogAppendTime")
+
     def digests(self, topic: str, offsets: Mapping[int, int]) -> dict[int, str]:
         """The digest of the record at each partition's offset; none where a marker or a hole stands there."""
         if not offsets:
             return {}
-        consumer = Consumer(
-            {
-                **self._settings,
-                "group.id": "tidemark-digests",
-                "enable.auto.commit": False,
-                "auto.offset.reset": "error",
-                "enable.partition.eof": True,
-                "isolation.level": "read_uncommitted",
-            }
-        )
+        consumer = self._consumer("read_uncommitted")
         try:
             consumer.assign([TopicPartition(topic, p, offset) for p, offset in offsets.items()])
             return self._poll_one_each(consumer, topic, offsets)
         finally:
             consumer.close()
 
+    def read(self, topic: str, partition: int, start: int, end: int) -> Iterator[Record]:
+        """The committed records of [start, end), one by one: for looking, not for moving data."""
+        if start >= end:
+            return
+        consumer = self._consumer("read_committed")
+        try:
+            consumer.assign([TopicPartition(topic, partition, start)])
+            while True:
+                message = self._poll(consumer, topic)
+                if not self._is_answer(message, topic):
+                    continue
+                offset = message.offset()
+                assert offset is not None
+                if message.error() is None and offset < end:
+                    yield Record(offset, message.timestamp()[1], message.value())
+                # The end of the partition is an answer, too, behind markers and holes.
+                if message.error() is not None or offset >= end - 1:
+                    return
+        finally:
+            consumer.close()
+
+    def _consumer(self, isolation: str) -> Consumer:
+        return Consumer(
+            {
+                **self._settings,
+                "group.id": "tidemark-reader",
+                "enable.auto.commit": False,
+                "auto.offset.reset": "error",
+                "enable.partition.eof": True,
+                "isolation.level": isolation,
+            }
+        )
+
+    def _poll(self, consumer: Consumer, topic: str) -> Message:
+        message = consumer.poll(_TIMEOUT_S)
+        if message is None:
+            raise ServiceUnreachable(f"Cannot read {topic}: {self._name} gave no record for {_TIMEOUT_S:.0f} s")
+        return message
+
     def _poll_one_each(self, consumer: Consumer, topic: str, offsets: Mapping[int, int]) -> dict[int, str]:
         waiting = set(offsets)
         digests: dict[int, str] = {}
         while waiting:
-            message = consumer.poll(_TIMEOUT_S)
-            if message is None:
-                raise ServiceUnreachable(f"Cannot read {topic}: {self._name} gave no record for {_TIMEOUT_S:.0f} s")
+            message = self._poll(consumer, topic)
             partition = message.partition()
             if partition not in waiting or not self._is_answer(message, topic):
                 continue

@@ -3,6 +3,7 @@
 from tidemark.names import Hour, Shard
 
 HOURS_FLAG = "_READY"
+MANIFESTS = "_manifests"
 
 
 def boom_name(shift: str, shard: Shard, split: int) -> str:
@@ -42,11 +43,19 @@ def index_segment(hour: Hour, archive: int) -> str:
 
 
 def manifest(number: int, shift: str) -> str:
-    return f"_manifests/{number:08d}-{shift}.json"
+    return f"{MANIFESTS}/{number:08d}-{shift}.json"
+
+
+def number_of_manifest(path: str) -> int:
+    return int(path.removeprefix(f"{MANIFESTS}/").partition("-")[0])
+
+
+def shift_of_manifest(path: str) -> str:
+    return path.partition("-")[2].removesuffix(".json")
 
 
 def blocks(number: int, shift: str) -> str:
-    return f"_manifests/{number:08d}-{shift}.blocks"
+    return f"{MANIFESTS}/{number:08d}-{shift}.blocks"
 
 
 def work_of_shift(shift: str) -> str:

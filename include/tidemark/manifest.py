@@ -4,7 +4,7 @@ A manifest depends on the shift alone, so that a rerun writes the same bytes: no
 """
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 
@@ -73,12 +73,18 @@ def read_manifest(storage: Storage, path: str) -> Manifest:
     return parse(Manifest, storage.read(path))
 
 
-def manifest_of(storage: Storage, number: int) -> Manifest:
-    prefix = layout.manifest(number, "")[: -len(".json")]
-    for status in storage.list("_manifests"):
-        if status.path.startswith(prefix) and status.path.endswith(".json"):
-            return read_manifest(storage, status.path)
-    raise NotFound(f"Cannot find the manifest of shift number {number}: nothing named {prefix}*.json in storage")
+def list_manifests(storage: Storage) -> dict[int, str]:
+    """The paths of all manifests, by number."""
+    paths = [status.path for status in storage.list(layout.MANIFESTS) if status.path.endswith(".json")]
+    return {layout.number_of_manifest(path): path for path in paths}
+
+
+def manifests_of(storage: Storage, numbers: Sequence[int]) -> list[Manifest]:
+    paths = list_manifests(storage) if numbers else {}
+    for number in numbers:
+        if number not in paths:
+            raise NotFound(f"Cannot find the manifest of shift number {number}: there is none in {layout.MANIFESTS}")
+    return [read_manifest(storage, paths[number]) for number in numbers]
 
 
 def dump_blocks(blocks: Iterable[tuple[str, BoomBlock]]) -> bytes:

@@ -3,7 +3,7 @@
 import re
 from calendar import timegm
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 
 from tidemark.errors import WrongUse
 
@@ -13,7 +13,8 @@ _STREAM = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}", re.ASCII)
 _CLUSTER = re.compile(r"[a-z0-9][a-z0-9_]{0,62}", re.ASCII)
 _TOPIC = re.compile(r"(?!\.{1,2}$)[a-zA-Z0-9._-]{1,249}", re.ASCII)
 _SHARD = re.compile(r"([0-9]{4})-([0-9]{1,6})", re.ASCII)
-_HOUR = re.compile(r"([0-9]{4}-[0-9]{2}-[0-9]{2})T([0-9]{2})(?::00(?::00)?(?:Z|\+00:00)?)?", re.ASCII)
+# Our own short form is UTC; an ISO time has to say so.
+_HOUR = re.compile(r"([0-9]{4}-[0-9]{2}-[0-9]{2})T([0-9]{2})(?::00(?::00)?(?:Z|\+00:00))?", re.ASCII)
 
 
 def valid_stream(name: str) -> str:
@@ -121,6 +122,29 @@ class Hour:
 
     def __str__(self) -> str:
         return f"{self.day}T{self.hh}"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Day:
+    """A day of event time, UTC, written `2026-11-15`."""
+
+    name: str
+
+    def __post_init__(self) -> None:
+        try:
+            found = str(date.fromisoformat(self.name))
+        except ValueError:
+            found = None
+        if found != self.name:
+            raise WrongUse(f"Cannot read {self.name!r} as a day: wanted UTC, such as 2026-11-15")
+
+    def __str__(self) -> str:
+        return self.name
+
+
+def parse_subject(text: str) -> Hour | Day:
+    """What a flag may be of."""
+    return Hour.parse(text) if "T" in text else Day(text)
 
 
 def hours_of_day(day: str) -> tuple[Hour, ...]:

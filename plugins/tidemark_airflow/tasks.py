@@ -7,6 +7,8 @@ from tidemark.names import Interval, Task, milliseconds
 
 TASK = "{{ ti.dag_id }}/{{ ti.run_id }}/{{ ti.task_id }}"
 ATTEMPT = "{{ ti.try_number }}"
+HOUR = "{{ data_interval_start.in_timezone('UTC').strftime('%Y-%m-%dT%H') }}"
+DAY = "{{ data_interval_start.in_timezone('UTC').strftime('%Y-%m-%d') }}"
 
 
 def task_of(context: Context) -> Task:

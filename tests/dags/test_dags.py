@@ -8,7 +8,8 @@ HEAVY = {"pyspark", "confluent_kafka", "kazoo", "hdfs", "pyarrow", "numpy", "pan
 
 def test_the_dag_folder_is_parsed_without_an_error(dags: Any) -> None:
     assert dags["errors"] == {}
-    assert set(dags["dags"]) == {"ingest_clicks", "ingest_payments", "example_count_lines"}
+    streams = {f"{kind}_{stream}" for kind in ("ingest", "ready") for stream in ("clicks", "payments")}
+    assert set(dags["dags"]) == streams | {"example_count_lines"}
 
 
 def test_parsing_imports_nothing_heavy(dags: Any) -> None:
@@ -57,6 +58,6 @@ def test_a_bad_stream_is_an_import_error_and_the_others_still_load(airflow_home:
         "utf-8",
     )
     found = parse_dags(airflow_home, streams)
-    assert set(found["dags"]) == {"ingest_good"}
+    assert set(found["dags"]) == {"ingest_good", "ready_good"}
     assert list(found["errors"]) == ["streams_errors.py"]
     assert f"{streams}: stream bad: field root: found 's3://t'" in found["errors"]["streams_errors.py"]

@@ -1,9 +1,15 @@
 import socket
+from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+from kazoo.client import KazooClient
+from tests.services import connections_of
 
 from tidemark.demo.run import DAGS_PAUSED
+from tidemark.ledger.zookeeper import open_session
+from tidemark.stack import Stack
 
 STREAM = "cluster: main, owner: tests, grace: 60s, max_clock_skew: 30s"
 
@@ -16,13 +22,26 @@ def unused_port() -> int:
         return port
 
 
+@pytest.fixture
+def sessions() -> Iterator[ExitStack]:
+    """What a test opened ends with it."""
+    with ExitStack() as opened:
+        yield opened
+
+
+@pytest.fixture
+def client(stack: Stack, sessions: ExitStack) -> KazooClient:
+    return sessions.enter_context(open_session(connections_of(stack)))
+
+
 @pytest.fixture(scope="session")
 def streams_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The streams that the shared Airflow knows: one for its scheduler, one for the Spark cluster."""
+    """The streams that the shared Airflow knows: two for its scheduler, one for the Spark cluster."""
     path = tmp_path_factory.mktemp("config") / "streams.yaml"
     path.write_text(
         "streams:\n"
         f"  clicks: {{topic: clicks, root: 'hdfs:///airflow/clicks', timestamp: message, {STREAM}}}\n"
+        f"  young: {{topic: young, root: 'hdfs:///airflow/young', start: latest, {STREAM}}}\n"
         f"  spread: {{topic: spread, root: 'hdfs:///airflow/spread', {STREAM}}}\n",
         "utf-8",
     )

@@ -3,7 +3,6 @@
 import json
 import os
 import pty
-from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any
@@ -11,7 +10,7 @@ from typing import Any
 import pytest
 from kazoo.client import KazooClient
 from tests.commands import tidemark
-from tests.services import connections_of, unique
+from tests.services import unique
 from tests.waiting import wait_until
 
 from tidemark.errors import CommitFailed, Fenced
@@ -20,22 +19,11 @@ from tidemark.ledger.eviction import Holding, evict, find_holdings
 from tidemark.ledger.lease import StreamLease, WorkerNode, announce_work, join_workers, read_lease
 from tidemark.ledger.records import Head, LeaseRecord
 from tidemark.ledger.stream import StreamLedger
-from tidemark.ledger.zookeeper import Versioned, open_session
+from tidemark.ledger.zookeeper import Versioned
 from tidemark.names import Hour
 from tidemark.stack import Stack
 
 HOUR = Hour.parse("2026-11-15T07")
-
-
-@pytest.fixture
-def sessions() -> Iterator[ExitStack]:
-    with ExitStack() as opened:
-        yield opened
-
-
-@pytest.fixture
-def client(stack: Stack, sessions: ExitStack) -> KazooClient:
-    return sessions.enter_context(open_session(connections_of(stack)))
 
 
 @pytest.fixture
@@ -53,7 +41,7 @@ def worker(client: KazooClient, ledger: StreamLedger, sessions: ExitStack) -> Wo
 @pytest.fixture
 def lease(client: KazooClient, ledger: StreamLedger, worker: WorkerNode, sessions: ExitStack) -> StreamLease:
     """Renewed twenty times a second, so that whoever frees it has to win against its renewal."""
-    taken = StreamLease(client, ledger.stream, worker, expiry_s=0.15).take(wait_s=0)
+    taken = StreamLease(client, ledger.stream, worker, renew_every_s=0.05).take(wait_s=0)
     return sessions.enter_context(taken)
 
 
@@ -192,7 +180,7 @@ def test_evict_without_a_terminal_wants_yes_and_changes_nothing(
 ) -> None:
     done = tidemark("workers", "evict", worker.name, environment=stack.environment())
     assert done.returncode == 2
-    assert done.stderr.startswith("tidemark: Cannot evict without an answer")
+    assert done.stderr.startswith("tidemark: Cannot go on without an answer")
     lease.confirm()
     assert read_lease(client, ledger.stream).owner == worker.name
 

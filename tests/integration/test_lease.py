@@ -1,7 +1,6 @@
 """Leases and transactions on a real ZooKeeper."""
 
 import json
-from collections.abc import Iterator
 from contextlib import ExitStack
 from uuid import uuid4
 
@@ -25,17 +24,6 @@ from tidemark.ledger.records import Head
 from tidemark.ledger.stream import StreamLedger
 from tidemark.ledger.zookeeper import open_session
 from tidemark.stack import Stack
-
-
-@pytest.fixture
-def sessions() -> Iterator[ExitStack]:
-    with ExitStack() as opened:
-        yield opened
-
-
-@pytest.fixture
-def client(stack: Stack, sessions: ExitStack) -> KazooClient:
-    return sessions.enter_context(open_session(connections_of(stack)))
 
 
 @pytest.fixture
@@ -113,7 +101,7 @@ def test_a_lease_whose_count_stood_still_for_the_expiry_is_taken_and_not_before(
     client: KazooClient, ledger: StreamLedger, sessions: ExitStack
 ) -> None:
     # Its renewal comes only after an hour, so that its count stands still.
-    StreamLease(client, ledger.stream, worker(sessions, client), expiry_s=3600 * 3).take(wait_s=0)
+    StreamLease(client, ledger.stream, worker(sessions, client), renew_every_s=3600).take(wait_s=0)
     clock = FakeTime()
     observer = StreamLease(client, ledger.stream, worker(sessions, client, task="other"), expiry_s=30, monotonic=clock)
     for now in (0.0, 29.0):
@@ -125,14 +113,22 @@ def test_a_lease_whose_count_stood_still_for_the_expiry_is_taken_and_not_before(
         assert lease.epoch == 2
 
 
+def wait_for_renewals(client: KazooClient, ledger: StreamLedger, count: int) -> None:
+    seen = read_lease(client, ledger.stream).count
+    wait_until(lambda: read_lease(client, ledger.stream).count >= seen + count, "the lease is renewed", within_s=30)
+
+
 def test_renewal_moves_the_count_so_that_a_living_lease_is_never_taken(
     client: KazooClient, ledger: StreamLedger, sessions: ExitStack
 ) -> None:
-    with StreamLease(client, ledger.stream, worker(sessions, client), expiry_s=0.3).take(wait_s=0) as lease:
-        observer = StreamLease(client, ledger.stream, worker(sessions, client, task="other"), expiry_s=30)
-        with pytest.raises(LeaseTaken):
-            observer.take(wait_s=1.0)
-        assert read_lease(client, ledger.stream).count > 0
+    with StreamLease(client, ledger.stream, worker(sessions, client), renew_every_s=0.05).take(wait_s=0) as lease:
+        clock = FakeTime()
+        observer = StreamLease(client, ledger.stream, worker(sessions, client, task="other"), monotonic=clock)
+        for now in (0.0, 29.0, 58.0, 87.0):
+            clock.now = now
+            with pytest.raises(LeaseTaken):
+                observer.take(wait_s=0)
+            wait_for_renewals(client, ledger, 2)
         lease.confirm()
 
 
@@ -141,9 +137,9 @@ def test_renewal_ends_at_the_timeout_of_the_task_and_the_lease_is_lost(
 ) -> None:
     clock = FakeTime()
     owner = worker(sessions, client)
-    orphan = StreamLease(client, ledger.stream, owner, expiry_s=0.15, renew_for_s=60, monotonic=clock)
+    orphan = StreamLease(client, ledger.stream, owner, renew_every_s=0.05, renew_for_s=60, monotonic=clock)
     orphan.take(wait_s=0)
-    wait_until(lambda: read_lease(client, ledger.stream).count > 0, "the lease is renewed", within_s=30)
+    wait_for_renewals(client, ledger, 1)
     orphan.confirm()
     clock.now = 60.0
     with pytest.raises(Fenced, match=r"Cannot go on with .*: its task's time-out of 60 s is over"):

@@ -5,8 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka.admin import AdminClient
-from confluent_kafka.cimpl import NewPartitions
 from tests.commands import tidemark
 from tests.services import KafkaTopic, Sent, connections_of, unique
 
@@ -73,8 +71,7 @@ def test_a_partition_that_no_plan_has_seen_has_no_next(
     stack: Stack, stream: Stream, topic: KafkaTopic, environment: dict[str, str]
 ) -> None:
     plan(stack, stream)
-    admin = AdminClient(dict(connections_of(stack)("kafka_main").extra))
-    admin.create_partitions([NewPartitions(topic.name, 3)])[topic.name].result(30)
+    topic.add_partitions(1)
     added = shown_offsets(environment, stream)["shards"][2]
     assert (added["shard"], added["next"], added["lag"], added["watermark"]) == ("0001-2", None, 0, None)
 

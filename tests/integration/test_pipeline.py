@@ -1,71 +1,22 @@
 """The stages on real Kafka, ZooKeeper, HDFS and Spark, without Airflow."""
 
 import json
-from collections.abc import Callable
-from dataclasses import dataclass
 from itertools import pairwise
-from typing import TypeVar
 
 import pytest
 from pyspark.sql import SparkSession
-from tests.services import KafkaTopic, Sent, connections_of, read_json, unique, visible_lines, walk
+from tests.pipeline import FIRST, Pipeline, build, expected_lines, interval_of, records
+from tests.services import Sent, read_json, visible_lines, walk
 
-from tidemark.config import Stream
 from tidemark.consume.commit import Committer
-from tidemark.drive.archive import archive_stream
-from tidemark.drive.consume import consume_interval
-from tidemark.drive.plan import plan_interval
-from tidemark.drive.publish import publish_stream
+from tidemark.drive import shifts
 from tidemark.drive.services import now_ms
 from tidemark.errors import DataLoss, Fenced, NotYet
 from tidemark.ledger.records import HourState, ShiftRecord, ShiftState
 from tidemark.ledger.stream import StreamLedger
-from tidemark.ledger.zookeeper import open_session
-from tidemark.names import HOUR_MS, Hour, Interval, Task
+from tidemark.names import HOUR_MS, Hour, Task
+from tidemark.plan import planner
 from tidemark.stack import Stack
-from tidemark.storage import Storage, open_storage
-
-FIRST = Hour.parse("2026-11-10T22")
-TASK = Task(name="test", attempt=1)
-
-
-Found = TypeVar("Found")
-
-
-def interval_of(hour: Hour) -> Interval:
-    return Interval(hour.start_ms, hour.end_ms)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pipeline:
-    stream: Stream
-    topic: KafkaTopic
-    stack: Stack
-    spark: SparkSession
-    storage: Storage
-
-    def plan(self, hour: Hour) -> str:
-        return plan_interval(self.stream, interval_of(hour), connections_of(self.stack), TASK)
-
-    def consume(self, hour: Hour, task: Task = TASK) -> None:
-        consume_interval(self.stream, interval_of(hour), connections_of(self.stack), task, lambda: self.spark)
-
-    def archive(self) -> None:
-        archive_stream(self.stream, connections_of(self.stack), TASK, lambda: self.spark)
-
-    def publish(self) -> list[str]:
-        flags = publish_stream(self.stream, connections_of(self.stack), TASK)
-        return [f"{flag.subject} {flag.revision}" for flag in flags]
-
-    def run(self, hour: Hour) -> list[str]:
-        self.plan(hour)
-        self.consume(hour)
-        self.archive()
-        return self.publish()
-
-    def ledger(self, read: Callable[[StreamLedger], Found]) -> Found:
-        with open_session(connections_of(self.stack)) as client:
-            return read(StreamLedger(client, self.stream.name))
 
 
 @pytest.fixture(params=["hdfs", "file"])
@@ -81,33 +32,6 @@ def pipeline(
 @pytest.fixture
 def hdfs_pipeline(stack: Stack, spark: SparkSession) -> Pipeline:
     return build(stack, spark, "hdfs", "/pipeline")
-
-
-def build(stack: Stack, spark: SparkSession, scheme: str, folder: str, **settings: object) -> Pipeline:
-    name = unique("pipeline")
-    stream = Stream.model_validate(
-        {"name": name, "cluster": "main", "topic": name, "root": f"{scheme}://{folder}/{name}", "owner": "test"}
-        | {"compression": "fast", **settings}
-    )
-    return Pipeline(
-        stream=stream,
-        topic=KafkaTopic(stack, name, 3),
-        stack=stack,
-        spark=spark,
-        storage=open_storage(stream.root, connections_of(stack)),
-    )
-
-
-def records(hour: Hour, count: int, partitions: int = 3) -> list[Sent]:
-    step = HOUR_MS // count
-    return [
-        Sent(partition=n % partitions, time_ms=hour.start_ms + n * step, value=f"{hour} line {n}".encode())
-        for n in range(count)
-    ]
-
-
-def expected_lines(topic: KafkaTopic) -> list[tuple[int, bytes]]:
-    return sorted((when, value) for _, _, when, value in topic.read_all() if value is not None)
 
 
 def _shift(ledger: StreamLedger, name: str) -> ShiftRecord:
@@ -305,6 +229,50 @@ def test_a_backlog_is_taken_in_bites_by_one_run(stack: Stack, spark: SparkSessio
     assert sorted(visible_lines(pipeline.storage)) == expected_lines(pipeline.topic)
 
 
+def test_a_large_partition_is_read_by_several_tasks_as_the_frozen_shift_says(
+    hdfs_pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pipeline = hdfs_pipeline
+    monkeypatch.setattr(planner, "SPLIT_RECORDS", 10)
+    pipeline.topic.send(records(FIRST, 75))
+    pipeline.plan(FIRST)
+    monkeypatch.undo()
+    pipeline.consume(FIRST)
+    files = read_json(pipeline.storage, "_manifests/00000001-20261110T2200.json")["files"]
+    assert [(file["first_offset"], file["last_offset"]) for file in files if file["shard"] == "0001-0"] == [
+        (0, 7),
+        (8, 15),
+        (16, 24),
+    ]
+    pipeline.archive()
+    assert sorted(visible_lines(pipeline.storage)) == expected_lines(pipeline.topic)
+
+
+def test_partitions_that_were_added_in_place_are_found_by_the_next_plan(hdfs_pipeline: Pipeline) -> None:
+    pipeline = hdfs_pipeline
+    second = Hour(FIRST.end_ms)
+    pipeline.topic.send(records(FIRST, 30))
+    pipeline.run(FIRST)
+    pipeline.topic.add_partitions(2)
+    pipeline.topic.send(records(second, 50, partitions=5))
+    assert pipeline.run(second) == [f"{second} 1"]
+    assert sorted(visible_lines(pipeline.storage)) == expected_lines(pipeline.topic)
+
+
+def test_of_transactions_what_was_committed_is_there_and_the_rest_is_counted_as_holes(hdfs_pipeline: Pipeline) -> None:
+    pipeline = hdfs_pipeline
+    for value, commit in ((b"committed", True), (b"aborted", False), (b"again", True)):
+        sent = [Sent(partition=0, time_ms=FIRST.start_ms + n, value=value) for n in range(4)]
+        pipeline.topic.send_in_transaction(sent, commit=commit)
+    assert pipeline.run(FIRST) == [f"{FIRST} 1"]
+    lines = sorted(visible_lines(pipeline.storage))
+    assert lines == expected_lines(pipeline.topic)
+    assert {message for _, message in lines} == {b"committed", b"again"}
+    shard = read_json(pipeline.storage, "_manifests/00000001-20261110T2200.json")["shards"]["0001-0"]
+    # Three markers, and four records that were taken back.
+    assert (shard["end"], shard["records"], shard["holes"]) == (15, 8, 7)
+
+
 def test_records_that_expired_unread_are_an_error_by_default(hdfs_pipeline: Pipeline) -> None:
     pipeline = hdfs_pipeline
     pipeline.topic.send(records(FIRST, 30))
@@ -383,3 +351,57 @@ def test_a_rerun_is_refused_when_kafka_no_longer_has_what_is_missing(hdfs_pipeli
     pipeline.topic.expire_before(0, 20)
     with pytest.raises(DataLoss, match=r"3 files are missing, .* and Kafka no longer has all of its records"):
         pipeline.consume(FIRST)
+
+
+def test_hours_older_than_the_stream_are_backfilled_by_record_time_and_become_ready_as_far_as_they_reach(
+    stack: Stack, spark: SparkSession
+) -> None:
+    pipeline = build(stack, spark, "hdfs", "/pipeline", start="latest")
+    first = Hour(Hour.of(now_ms()).start_ms - 2 * HOUR_MS)
+    older, oldest = Hour(first.start_ms - HOUR_MS), Hour(first.start_ms - 2 * HOUR_MS)
+    pipeline.topic.send([*records(oldest, 30), *records(older, 60), *records(first, 90)])
+    assert pipeline.run(first) == []
+    assert visible_lines(pipeline.storage) == []
+    before = pipeline.ledger(lambda ledger: ledger.positions().value)
+    assert before.start_ms is not None
+    assert pipeline.run(oldest) == []
+    ready = range(oldest.start_ms, Hour.of(before.start_ms).start_ms, HOUR_MS)
+    assert pipeline.run(older) == [f"{Hour(start_ms)} 1" for start_ms in ready]
+
+    assert sorted(visible_lines(pipeline.storage)) == expected_lines(pipeline.topic)
+    assert pipeline.ledger(lambda ledger: ledger.positions().value.shards) == before.shards
+    flag = read_json(pipeline.storage, f"{oldest.day}/{oldest.hh}/_READY")
+    assert flag["counts"] == {"lines": 30, "late": 0, "skewed": 0, "bad": 0}
+    assert {shard["proof"] for shard in flag["shards"].values()} == {"record-time"}
+
+    files = {path: pipeline.storage.read(path) for path, _ in walk(pipeline.storage)}
+    assert pipeline.run(oldest) == []
+    assert {path: pipeline.storage.read(path) for path, _ in walk(pipeline.storage)} == files
+
+
+def test_with_the_brokers_own_times_a_backfilled_hour_is_ready_at_once(stack: Stack, spark: SparkSession) -> None:
+    pipeline = build(stack, spark, "hdfs", "/pipeline", start="latest")
+    first = Hour(Hour.of(now_ms()).start_ms - 2 * HOUR_MS)
+    oldest = Hour(first.start_ms - 5 * HOUR_MS)
+    pipeline.topic.send(records(first, 9))
+    pipeline.run(first)
+    pipeline.topic.let_the_broker_set_times()
+    assert pipeline.run(oldest) == [f"{oldest} 1"]
+
+
+def test_old_shifts_lose_their_node_and_are_found_in_their_manifests(
+    hdfs_pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pipeline = hdfs_pipeline
+    monkeypatch.setattr(shifts, "KEPT", 10)
+    hours = [Hour(FIRST.start_ms + n * HOUR_MS) for n in range(13)]
+    pipeline.topic.send(records(FIRST, 30))
+    for hour in hours:
+        pipeline.consume(hour)
+    names = pipeline.ledger(lambda ledger: [hour for hour in hours if ledger.shift(interval_of(hour).shift)])
+    assert names == hours[3:]
+    files = {path: pipeline.storage.read(path) for path, _ in walk(pipeline.storage)}
+    pipeline.plan(FIRST)
+    pipeline.consume(FIRST)
+    assert pipeline.ledger(lambda ledger: ledger.head().value.number) == 13
+    assert {path: pipeline.storage.read(path) for path, _ in walk(pipeline.storage)} == files

@@ -1,6 +1,6 @@
-"""Plan and commit as pure functions, attacked with random logs, crashes, expiry and growth."""
+"""Plan, backfill and commit as pure functions, attacked with random logs, crashes, expiry and growth."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,6 +11,7 @@ from tidemark.errors import DataLoss
 from tidemark.kafka import Offsets
 from tidemark.ledger.records import Gap, Positions, Proof, ShardPosition, Shift, ShiftRange, Window
 from tidemark.names import HOUR_MS, Hour, Interval, Shard
+from tidemark.plan.backfill import is_backfill, plan_backfill
 from tidemark.plan.planner import PlannedWork, plan_ranges, share_out
 
 SEVEN = Hour.parse("2026-11-15T07")
@@ -33,9 +34,8 @@ def shift_of(found: dict[Shard, ShiftRange], end_ms: int = SEVEN.end_ms) -> Shif
 
 
 def positions(next_offset: int, watermark_ms: int = SEVEN.start_ms) -> Positions:
-    return Positions.of(
-        SEVEN.start_ms, {ZERO: ShardPosition(start=0, next=next_offset, watermark_ms=watermark_ms, digest="old")}
-    )
+    position = ShardPosition(start=0, next=next_offset, watermark_ms=watermark_ms, digest="old")
+    return Positions(start_ms=SEVEN.start_ms, first_ms=SEVEN.start_ms).with_shards({ZERO: position})
 
 
 def test_a_proven_range_moves_next_and_watermark() -> None:
@@ -90,9 +90,17 @@ class Log:
     """One partition: what was ever written, what expired, where a transaction hangs."""
 
     begin: int = 0
-    end: int = 0
+    times: list[int] = field(default_factory=list)
     hanging: int = 0
     covered: list[tuple[int, int]] = field(default_factory=list)
+    backfilled: list[int] = field(default_factory=list)
+
+    @property
+    def end(self) -> int:
+        return len(self.times)
+
+    def offset_at(self, time_ms: int) -> int:
+        return next((offset for offset in range(self.begin, self.end) if self.times[offset] >= time_ms), self.end)
 
     def offsets(self) -> Offsets:
         return Offsets(begin=self.begin, stable=max(self.begin, self.end - self.hanging), end=self.end)
@@ -100,7 +108,7 @@ class Log:
 
 steps = st.lists(
     st.tuples(
-        st.sampled_from(["write", "expire", "hang", "settle", "grow", "plan", "crash"]),
+        st.sampled_from(["write", "expire", "hang", "settle", "grow", "plan", "crash", "backfill"]),
         st.integers(0, 3),
         st.integers(0, 40),
     ),
@@ -116,11 +124,13 @@ class World:
         self.logs = {ZERO: Log(), Shard(1, 1): Log()}
         self.positions = Positions()
         self.hour = SEVEN
+        self.done: set[Hour] = set()
 
     def change_log(self, act: str, log: Log, amount: int) -> None:
         match act:
             case "write":
-                log.end += amount
+                # Producers' times, up to three hours behind.
+                log.times += [self.hour.start_ms - (n + amount) % 4 * HOUR_MS for n in range(amount)]
             case "expire":
                 log.begin = min(log.end - log.hanging, log.begin + amount)
             case "hang":
@@ -143,6 +153,35 @@ class World:
             assert self.stream.offset_reset == "fail"
             return None
 
+    def backfill(self, hours_back: int) -> None:
+        """One hour before the first that was planned, unless it has its shift already."""
+        if self.positions.first_ms is None:
+            return
+        hour = Hour(self.positions.first_ms - hours_back * HOUR_MS)
+        interval = Interval(hour.start_ms, hour.end_ms)
+        if hour in self.done or not is_backfill(interval, self.positions):
+            return
+        try:
+            work = plan_backfill(
+                stream=self.stream,
+                interval=interval,
+                positions=self.positions,
+                offsets={shard: found.offsets() for shard, found in self.logs.items()},
+                begins={shard: found.offset_at(hour.start_ms) for shard, found in self.logs.items()},
+                ends={shard: found.offset_at(hour.end_ms) for shard, found in self.logs.items()},
+                append_time=False,
+            )
+        except DataLoss:
+            assert self.stream.offset_reset == "fail"
+            return
+        shift = replace(shift_of(dict(work.ranges)), start_ms=hour.start_ms, by_record_time=work.by_record_time)
+        after = advance(self.positions, shift, {}).positions
+        assert after.shards == self.positions.shards
+        for shard, found in work.ranges.items():
+            self.logs[shard].backfilled += range(found.start, found.end)
+        self.positions = after
+        self.done.add(hour)
+
     def commit(self, work: PlannedWork) -> None:
         before = work.positions
         after = advance(before, shift_of(dict(work.ranges), self.hour.end_ms), {}).positions
@@ -154,13 +193,17 @@ class World:
         self.positions, self.hour = after, Hour(self.hour.end_ms)
 
 
-@given(steps, st.sampled_from(["fail", "earliest", "latest"]), st.integers(1, 50))
+@given(
+    steps, st.sampled_from(["earliest", "latest"]), st.sampled_from(["fail", "earliest", "latest"]), st.integers(1, 50)
+)
 def test_committed_ranges_and_gaps_tile_every_log_whatever_happens(
-    acts: list[tuple[str, int, int]], offset_reset: str, max_records: int
+    acts: list[tuple[str, int, int]], start: str, offset_reset: str, max_records: int
 ) -> None:
-    settings = {"name": "s", "cluster": "c", "topic": "t", "root": "hdfs:///s", "owner": "o"}
+    settings = {"name": "s", "cluster": "c", "topic": "t", "root": "hdfs:///s", "owner": "o", "start": start}
     world = World(Stream.model_validate({**settings, "offset_reset": offset_reset, "max_records": max_records}))
     for act, partition, amount in acts:
+        if act == "backfill":
+            world.backfill(1 + amount % 4)
         world.change_log(act, world.logs[sorted(world.logs)[partition % len(world.logs)]], amount)
         work = world.plan() if act in ("plan", "crash") else None
         if work and act == "plan":
@@ -174,3 +217,6 @@ def test_committed_ranges_and_gaps_tile_every_log_whatever_happens(
             assert low == reached
             reached = high
         assert reached == position.next
+        backfilled = world.logs[shard].backfilled
+        assert len(set(backfilled)) == len(backfilled)
+        assert all(offset < position.start for offset in backfilled)

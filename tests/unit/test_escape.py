@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidemark.boom.escape import escape, escape_array, unescape, unescape_array
+from tidemark.boom.escape import escape, escape_array, unescape
 
 PRIVATE = st.integers(0xEF80, 0xEFFF).map(lambda number: chr(number).encode())
 PIECES = st.one_of(st.binary(max_size=6), st.text(max_size=4).map(str.encode), PRIVATE)
@@ -56,7 +56,7 @@ def test_arrays_are_escaped_value_by_value(values: list[bytes], kind: pa.DataTyp
     column = pa.array(values, kind)[skipped:]
     escaped = escape_array(column)
     assert escaped.to_pylist() == [escape(value) for value in values[skipped:]]
-    assert unescape_array(escaped).equals(column)
+    assert [unescape(value) for value in escaped.to_pylist()] == column.to_pylist()
 
 
 def test_a_character_cut_by_the_border_of_two_lines_is_escaped_in_both() -> None:

@@ -7,12 +7,14 @@ from hypothesis import strategies as st
 
 from tidemark.errors import WrongUse
 from tidemark.names import (
+    Day,
     Hour,
     Interval,
     Shard,
     hours_of_day,
     isoformat,
     milliseconds,
+    parse_subject,
     valid_cluster,
     valid_stream,
     valid_topic,
@@ -68,12 +70,14 @@ def test_an_hour_has_a_day_and_two_digits() -> None:
     assert isoformat(SEVEN.end_ms) == "2026-11-15T08:00:00Z"
 
 
-@pytest.mark.parametrize("text", ["2026-11-15T07:00", "2026-11-15T07:00:00Z", "2026-11-15T07:00:00+00:00"])
+@pytest.mark.parametrize("text", ["2026-11-15T07:00Z", "2026-11-15T07:00:00Z", "2026-11-15T07:00:00+00:00"])
 def test_an_hour_may_be_given_as_an_iso_time_in_utc(text: str) -> None:
     assert Hour.parse(text) == SEVEN
 
 
-@pytest.mark.parametrize("text", ["", "2026-11-15", "2026-11-15T24", "2026-13-01T00", "2026-11-15T07:30", "07"])
+@pytest.mark.parametrize(
+    "text", ["", "2026-11-15", "2026-11-15T24", "2026-13-01T00", "2026-11-15T07:30", "2026-11-15T07:00:00", "07"]
+)
 def test_what_is_no_hour_is_refused(text: str) -> None:
     with pytest.raises(WrongUse, match=r"wanted UTC, such as 2026-11-15T07"):
         Hour.parse(text)
@@ -114,3 +118,14 @@ def test_a_shift_is_named_after_the_start_of_its_interval() -> None:
 def test_an_interval_that_ends_before_it_starts_is_refused() -> None:
     with pytest.raises(WrongUse, match="the start before the end"):
         Interval(SEVEN.end_ms, SEVEN.start_ms)
+
+
+@pytest.mark.parametrize("text", ["2026-11-31", "20261115", "2026-W46-7", "today", ""])
+def test_what_is_not_a_day_is_refused(text: str) -> None:
+    with pytest.raises(WrongUse, match="as a day: wanted UTC, such as 2026-11-15"):
+        Day(text)
+
+
+def test_a_flag_is_of_an_hour_or_a_day() -> None:
+    assert parse_subject("2026-11-15T07") == SEVEN
+    assert parse_subject("2026-11-15") == Day("2026-11-15")

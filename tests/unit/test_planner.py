@@ -42,7 +42,8 @@ def at(begin: int, end: int, stable: int | None = None) -> Offsets:
 
 def consumed(next_offset: int, *, start: int = 0, watermark_ms: int = SEVEN.start_ms) -> Positions:
     position = ShardPosition(start=start, next=next_offset, watermark_ms=watermark_ms, digest=None)
-    return Positions.of(SEVEN.start_ms - HOUR_MS, {ZERO: position})
+    first_ms = SEVEN.start_ms - HOUR_MS
+    return Positions(start_ms=first_ms, first_ms=first_ms).with_shards({ZERO: position})
 
 
 def test_the_first_plan_takes_everything_and_starts_with_its_interval() -> None:

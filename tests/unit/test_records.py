@@ -4,6 +4,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from tidemark.ledger.records import (
+    Backfill,
     Head,
     Positions,
     Proof,
@@ -17,6 +18,7 @@ from tidemark.ledger.records import (
     parse,
 )
 from tidemark.names import Shard
+from tidemark.plan.backfill import MOST_EDGES
 
 offsets = st.integers(0, 2**62)
 positions = st.builds(
@@ -52,7 +54,7 @@ def test_positions_survive_their_compact_form(partitions: list[int], data: st.Da
         for timeline, count in enumerate(partitions)
         for partition in range(count)
     }
-    stored = parse(Positions, dump(Positions.of(77, shards)))
+    stored = parse(Positions, dump(Positions(start_ms=77).with_shards(shards)))
     assert stored.shards == shards
     assert stored.start_ms == 77
 
@@ -90,7 +92,10 @@ def test_5000_partitions_fit_into_a_node() -> None:
         for shard in shards
     }
     planned = dump(ShiftRecord(number=1, state=ShiftState.PLANNED, shift=shift_of(ranges)))
-    assert len(dump(Positions.of(0, shards))) + len(planned) < 1_000_000
+    edges = tuple(10**12 for _ in shards)
+    backfill = Backfill(from_ms=10**12, to_ms=10**12, append_time=False, begin=edges, end=edges)
+    backfills = (backfill,) * (MOST_EDGES // len(shards))
+    assert len(dump(Positions(start_ms=0, backfills=backfills).with_shards(shards))) + len(planned) < 1_000_000
 
 
 def test_every_node_names_its_format() -> None:
@@ -107,5 +112,5 @@ def test_the_lowest_watermark_is_that_of_the_shard_that_lags_most() -> None:
         return ShardPosition(start=0, next=0, watermark_ms=watermark_ms, digest=None, completed=completed)
 
     shards = {Shard(1, 0): at(5), Shard(1, 1): at(3), Shard(1, 2): at(1, completed=True)}
-    assert Positions.of(0, shards).lowest_watermark_ms == 3
+    assert Positions(start_ms=0).with_shards(shards).lowest_watermark_ms == 3
     assert Positions().lowest_watermark_ms is None

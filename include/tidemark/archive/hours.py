@@ -16,7 +16,7 @@ from tidemark.ledger.lease import WorkerNode
 from tidemark.ledger.records import ArchivePlan, HourRecord, HourState, LeaseRecord
 from tidemark.ledger.stream import StreamLedger
 from tidemark.ledger.zookeeper import Versioned
-from tidemark.manifest import Manifest, manifest_of, read_blocks
+from tidemark.manifest import Manifest, manifests_of, read_blocks
 from tidemark.names import Hour
 from tidemark.storage import Storage
 
@@ -114,7 +114,7 @@ class HourArchiver:
         return node
 
     def _orders(self, hour: Hour, plan: ArchivePlan, epoch: int) -> tuple[JoinOrder, ...]:
-        manifests = [manifest_of(self.storage, number) for number in plan.shifts]
+        manifests = manifests_of(self.storage, plan.shifts)
         sources = [source for manifest in manifests for source in self._sources(manifest, hour)]
         folder = f"{layout.work_of_archive(hour, plan.number)}/{epoch}"
         return tuple(

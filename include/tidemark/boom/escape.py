@@ -49,13 +49,6 @@ def escape_array(messages: pa.Array) -> pa.Array:
     return _replace(messages, _has_byte(messages, data > 0x7F), escape)
 
 
-def unescape_array(lines: pa.Array) -> pa.Array:
-    data = _data_of(lines)
-    if _FIRST_BYTE not in data:
-        return lines
-    return _replace(lines, _has_byte(lines, data == _FIRST_BYTE), unescape)
-
-
 def offsets_of(values: pa.Array) -> npt.NDArray[Any]:
     """Where each value begins in the data buffer, and where the last one ends."""
     kind = np.int64 if pa.types.is_large_binary(values.type) else np.int32

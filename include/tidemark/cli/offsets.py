@@ -1,4 +1,4 @@
-"""`tidemark offsets`: how far a stream is."""
+"""`tidemark offsets`: how far a stream is, and how to move it forward."""
 
 import json
 from typing import TYPE_CHECKING, Annotated, Any
@@ -7,6 +7,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from tidemark.cli.confirm import confirm
 from tidemark.cli.default_command import ShowsByDefault
 from tidemark.cli.workers import describe_lease, lease_as_json
 from tidemark.environment import connection_from_environment, streams_file
@@ -14,6 +15,7 @@ from tidemark.names import isoformat, valid_stream
 
 if TYPE_CHECKING:
     from tidemark.inspect.offsets import StreamOffsets
+    from tidemark.plan.move import Outlook
 
 app = typer.Typer(
     cls=ShowsByDefault,
@@ -48,6 +50,47 @@ def show(
         typer.echo(json.dumps(_as_json(found), indent=2))
     else:
         _print(found, Console())
+
+
+@app.command("set")
+def set_offset(
+    stream: Annotated[str, typer.Argument()],
+    shard: Annotated[str, typer.Argument(help="As `tidemark offsets` names it: 0001-3.")],
+    offset: Annotated[int, typer.Argument(min=0)],
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+) -> None:
+    """Give up records: move a shard forward, or confirm its position on a log that was replaced.
+
+    What is given up is a gap on record, which holds its hours. Exit code 1 when the answer is no.
+    """
+    from tidemark.config import load_stream
+    from tidemark.drive.acts import look_at_move, move_shard
+    from tidemark.names import Shard, Task
+
+    configured = load_stream(streams_file(), stream)
+    wanted = Shard.parse(shard)
+    _announce(stream, look_at_move(configured, wanted, offset, connection_from_environment))
+    if not yes:
+        confirm(f"Move {stream}/{wanted}?")
+    task = Task(name=f"tidemark offsets set {stream} {wanted} {offset}", attempt=1)
+    act = move_shard(configured, wanted, offset, connection_from_environment, task)
+    typer.echo(f"{stream}/{wanted} goes on at {offset}: {act}")
+
+
+def _announce(stream: str, outlook: "Outlook") -> None:
+    position, found = outlook.position, outlook.kafka
+    given_up = range(position.next, outlook.offset)
+    kept = len(range(max(position.next, found.begin), outlook.offset))
+    typer.echo(
+        f"{stream}/{outlook.shard} moves from {position.next} to {outlook.offset} "
+        f"(Kafka has [{found.begin}, {found.end}) of {outlook.topic.name})."
+    )
+    if outlook.was_made_again:
+        typer.echo("Its topic was deleted and made again: the new one is taken, every shard has to be confirmed.")
+    typer.echo(
+        f"Given up: {len(given_up)} offsets, {kept} of them still in Kafka. They become a gap, which holds the hours "
+        f"from {isoformat(position.watermark_ms)} to the next one that is proven."
+    )
 
 
 def _as_json(found: "StreamOffsets") -> dict[str, Any]:

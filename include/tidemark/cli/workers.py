@@ -2,13 +2,13 @@
 
 import json
 import re
-import sys
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 from rich.console import Console
 from rich.table import Table
 
+from tidemark.cli.confirm import confirm
 from tidemark.cli.default_command import ShowsByDefault
 from tidemark.environment import connection_from_environment
 from tidemark.errors import TidemarkError, WrongUse
@@ -70,7 +70,7 @@ def evict(
             return
         _announce(worker, holdings)
         if not yes:
-            _ask()
+            confirm("Evict it?")
         for holding in holdings:
             was_held = free(client, worker, holding)
             typer.echo(f"{holding}: {'freed' if was_held else 'not held any more'}")
@@ -145,10 +145,3 @@ def _announce(worker: str, holdings: "list[Holding]") -> None:
     typer.echo(f"{worker} loses, and cannot commit any more:")
     for holding in holdings:
         typer.echo(f"  {holding}: {holding.task}, try {holding.attempt}, epoch {holding.epoch}")
-
-
-def _ask() -> None:
-    if not sys.stdin.isatty():
-        raise WrongUse("Cannot evict without an answer: nobody is at the terminal; say --yes")
-    if not typer.confirm("Evict it?"):
-        raise typer.Exit(1)

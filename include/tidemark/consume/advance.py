@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from tidemark.ledger.records import Gap, Positions, Proof, Shift
+from tidemark.ledger.records import Backfill, ByRecordTime, Gap, Positions, Proof, Shift
 from tidemark.names import HOUR_MS, Hour, Shard
 
 
@@ -17,18 +17,23 @@ class Advanced:
 
 def advance(before: Positions, shift: Shift, digests: Mapping[Shard, str | None]) -> Advanced:
     """`digests`: of the record before each range's end; None where a marker or a hole stands there."""
+    if shift.by_record_time:
+        return _advance_backfill(before, shift, shift.by_record_time)
     shards = before.shards
     gaps = list(before.gaps)
+    if shift.move:
+        digests = {Shard.parse(shift.move.shard): shift.move.digest}
     for shard, found in shift.shards.items():
         position = shards[shard]
-        if found.lost_from < found.start:
+        is_moved = shift.move is not None and shift.move.shard == str(shard)
+        if found.lost_from < found.start or is_moved:
             gaps.append(Gap(shard=str(shard), start=found.lost_from, end=found.start, since_ms=position.watermark_ms))
         proven = found.proof is Proof.END_OFFSET
         shards[shard] = replace(
             position,
             next=found.end,
             watermark_ms=max(position.watermark_ms, shift.end_ms) if proven else position.watermark_ms,
-            digest=digests.get(shard) if found.end > found.lost_from else position.digest,
+            digest=digests.get(shard) if found.end > found.lost_from or is_moved else position.digest,
         )
     closed = tuple(
         replace(gap, until_ms=shards[Shard.parse(gap.shard)].watermark_ms)
@@ -36,7 +41,41 @@ def advance(before: Positions, shift: Shift, digests: Mapping[Shard, str | None]
         if shards[Shard.parse(gap.shard)].watermark_ms > gap.since_ms
     )
     still_open = tuple(gap for gap in gaps if shards[Shard.parse(gap.shard)].watermark_ms <= gap.since_ms)
-    return Advanced(positions=Positions.of(before.start_ms, shards, still_open), closed=closed)
+    return Advanced(positions=replace(before.with_shards(shards), gaps=still_open), closed=closed)
+
+
+def _advance_backfill(before: Positions, shift: Shift, by_record_time: ByRecordTime) -> Advanced:
+    """A backfill moves nothing that lives: what it adds lies below the shards' starts."""
+    ranges = shift.shards.values()
+    added = Backfill(
+        from_ms=shift.start_ms,
+        to_ms=by_record_time.to_ms,
+        append_time=by_record_time.append_time,
+        begin=tuple(found.start for found in ranges),
+        end=tuple(found.end for found in ranges),
+    )
+    backfills: list[Backfill] = []
+    for backfill in sorted((*before.backfills, added), key=lambda found: found.from_ms):
+        if backfills and _meet(backfills[-1], backfill):
+            backfills[-1] = _join(backfills[-1], backfill)
+        else:
+            backfills.append(backfill)
+    return Advanced(positions=replace(before, backfills=tuple(backfills)), closed=by_record_time.gaps)
+
+
+def _meet(earlier: Backfill, later: Backfill) -> bool:
+    return earlier.to_ms == later.from_ms and earlier.append_time == later.append_time
+
+
+def _join(earlier: Backfill, later: Backfill) -> Backfill:
+    """Partitions that were added in between begin at 0, so that a backfill has nothing of them."""
+    most = max(len(earlier.end), len(later.end))
+    return replace(
+        earlier,
+        to_ms=later.to_ms,
+        begin=(*earlier.begin, *[0] * (most - len(earlier.begin))),
+        end=(*later.end, *[0] * (most - len(later.end))),
+    )
 
 
 def hours_touched(gap: Gap) -> tuple[Hour, ...]:

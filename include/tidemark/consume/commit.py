@@ -5,7 +5,7 @@ from the moment the manifest has its final name the shift only rolls forward.
 """
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from tidemark import __version__, layout
@@ -48,6 +48,7 @@ def build_manifest(stream: str, shift: Shift, results: Sequence[SplitResult], le
         str(shard): _account(f"{stream}/{shard} of {shift.id}", ranges[shard], found)
         for shard, found in by_shard.items()
     }
+    since = before.first_hour if shift.by_record_time else None
     watermarks = {shard: position.watermark_ms for shard, position in before.shards.items()}
     digests = {shard: _digest_before(ranges[shard].end, found) for shard, found in by_shard.items()}
     advanced = advance(before, shift, digests)
@@ -60,7 +61,7 @@ def build_manifest(stream: str, shift: Shift, results: Sequence[SplitResult], le
         gaps=advanced.closed,
         shards=shards,
         files=tuple(
-            _entry(Shard.parse(result.shard), file, watermarks)
+            _entry(Shard.parse(result.shard), file, _is_late(file, watermarks[Shard.parse(result.shard)], since))
             for found in by_shard.values()
             for result in found
             for file in result.files
@@ -94,8 +95,15 @@ def _digest_before(end: int, results: Sequence[SplitResult]) -> str | None:
     return last.last_digest if last and last.last_offset == end - 1 else None
 
 
-def _entry(shard: Shard, file: WrittenFile, watermarks: Mapping[Shard, int]) -> ManifestFile:
-    is_late = file.hour is not None and Hour.parse(file.hour).end_ms <= watermarks[shard]
+def _is_late(file: WrittenFile, watermark_ms: int, since: Hour | None) -> bool:
+    """Behind the watermark; what a backfill brings for the hours before `since`, the stream's own, is what they are."""
+    if file.hour is None:
+        return False
+    hour = Hour.parse(file.hour)
+    return hour.end_ms <= watermark_ms and (since is None or hour >= since)
+
+
+def _entry(shard: Shard, file: WrittenFile, is_late: bool) -> ManifestFile:
     return ManifestFile(
         path=file.path,
         kind=file.kind,
@@ -309,15 +317,20 @@ class Committer:
                 raise
 
     def _touch_hours(self, manifest: Manifest, transaction: Transaction) -> None:
-        """Hours that got lines are dirty, hours that a gap touches are held."""
+        """Hours that got lines are dirty, hours that a gap touches are held, one whose gaps are accepted is not."""
         dirty = {Hour.parse(file.hour) for file in manifest.files if file.hour}
         held = {hour for gap in manifest.gaps for hour in hours_touched(gap)}
-        for hour in sorted(dirty | held):
+        acceptance = manifest.shift.acceptance
+        accepted = {Hour.parse(acceptance.hour)} if acceptance else set()
+        for hour in sorted(dirty | held | accepted):
             found = self.ledger.hour(hour)
+            gaps = (*found.value.gaps, *(gap for gap in manifest.gaps if hour in hours_touched(gap)))
+            if acceptance and hour in accepted:
+                gaps = tuple(replace(gap, accepted=gap.accepted or acceptance.reason) for gap in gaps)
             touched = replace(
                 found.value,
                 dirty=(*found.value.dirty, self.shift.number) if hour in dirty else found.value.dirty,
-                gaps=(*found.value.gaps, *(gap for gap in manifest.gaps if hour in hours_touched(gap))),
+                gaps=gaps,
             )
             self.ledger.put_hour(transaction, hour, found, touched)
 

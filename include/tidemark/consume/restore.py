@@ -1,7 +1,9 @@
 """A rerun of a committed shift: what is missing is restored, what is there stays; never a second copy."""
 
+import posixpath
 from collections.abc import Sequence
 
+from tidemark import layout
 from tidemark.boom.format import header_of
 from tidemark.consume.results import SplitResult
 from tidemark.errors import DataLoss
@@ -14,7 +16,9 @@ from tidemark.storage import Storage
 
 def missing_files(storage: Storage, ledger: StreamLedger, manifest: Manifest) -> tuple[ManifestFile, ...]:
     """Files that can be read neither where the commit put them nor from the archive."""
-    gone = [file for file in manifest.files if not _has_size(storage, file.path, file.bytes)]
+    folders = {posixpath.dirname(file.path) for file in manifest.files}
+    sizes = {status.path: status.size for folder in folders for status in storage.list(folder)}
+    gone = [file for file in manifest.files if sizes.get(file.path) != file.bytes]
     archived = {
         name: _archived(storage, ledger, Hour.parse(name)) for name in {file.hour for file in gone if file.hour}
     }
@@ -36,18 +40,11 @@ def restore(
         storage.rename(found.temporary, file.path)
 
 
-def _has_size(storage: Storage, path: str, size: int) -> bool:
-    status = storage.status(path)
-    return status is not None and status.size == size
-
-
 def _archived(storage: Storage, ledger: StreamLedger, hour: Hour) -> list[IndexRecord]:
     """The pieces of the hour whose targets are there."""
     pieces = read_index(storage, hour, ledger.hour(hour).value.archives)
-    whole = {
-        path for path, size in {(piece.destFile, piece.destBytes) for piece in pieces} if _has_size(storage, path, size)
-    }
-    return [piece for piece in pieces if piece.destFile in whole]
+    sizes = {status.path: status.size for status in storage.list(layout.hour_folder(hour))}
+    return [piece for piece in pieces if sizes.get(piece.destFile) == piece.destBytes]
 
 
 def _is_tiled(file: ManifestFile, pieces: Sequence[IndexRecord]) -> bool:

@@ -21,11 +21,13 @@ _BATCHES: Final = {
     "spark.sql.execution.arrow.maxRecordsPerBatch": str(20_000),
     "spark.sql.execution.arrow.maxBytesPerBatch": str(8 << 20),
 }
-# The consumer's own defaults are made for many small topics: with these it asks a broker, and is asked, less often.
-# What a stream's connection says goes before them.
+# The consumer's own defaults are made for many small topics that may have nothing yet: with these it asks a broker less
+# often and for more, and never waits for records, which a frozen range is known to have. What a stream's connection
+# says goes before them.
 _CONSUMER: Final = {
     "kafka.max.poll.records": str(10_000),
-    "kafka.max.partition.fetch.bytes": str(4 << 20),
+    "kafka.max.partition.fetch.bytes": str(16 << 20),
+    "kafka.fetch.max.wait.ms": str(10),
     "kafka.receive.buffer.bytes": str(1 << 20),
 }
 

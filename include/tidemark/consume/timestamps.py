@@ -55,17 +55,18 @@ _MILLISECOND: Final = timedelta(milliseconds=1)
 _PRI: Final = re.compile(rb"<(?:0|[1-9][0-9]?|1[0-8][0-9]|19[01])>")
 _VERSION: Final = re.compile(rb"[1-9][0-9]{0,2} ")
 _NO_TIME: Final = re.compile(rb"- ")
-_YEAR_MONTH_DAY: Final = rb"(?P<year>[0-9]{4})[ \-:/T]*+(?P<month>[0-9]{2})[ \-:/T]*+(?P<day>[0-9]{2})"
-_NAME_DAY: Final = rb"(?P<name>" + b"|".join(MONTHS) + rb")[ \-:/T]*+(?P<day>[0-9]{2}|[0-9](?=[ \-:T]))"
+_YEAR_MONTH_DAY: Final = rb"(?P<year>[0-9]{4})[ \-:/T]*(?P<month>[0-9]{2})[ \-:/T]*(?P<day>[0-9]{2})"
+_NAME_DAY: Final = rb"(?P<name>" + b"|".join(MONTHS) + rb")[ \-:/T]*(?P<day>[0-9]{2}|[0-9](?=[ \-:T]))"
+# No possessive quantifiers: with them Python 3.11.2, which Debian has, finds wrong groups.
 _CLOCK: Final = (
-    rb"[ \-:T]*+(?P<hour>[0-9]{2})[ \-:T]*+(?P<minute>[0-9]{2})[ \-:T]*+(?P<second>[0-9]{2})"
-    rb"(?:\.(?P<point>[0-9]*+)|,(?P<comma>[0-9]++))?+"
-    rb"(?:Z|(?P<sign>[+-])(?P<zone_hour>[0-9]{2})(?::?(?P<zone_minute>[0-9]{2}))?+)?+"
+    rb"[ \-:T]*(?P<hour>[0-9]{2})[ \-:T]*(?P<minute>[0-9]{2})[ \-:T]*(?P<second>[0-9]{2})"
+    rb"(?:\.(?P<point>[0-9]*)|,(?P<comma>[0-9]+)|(?!\.))"
+    rb"(?:Z|(?P<sign>[+-])(?P<zone_hour>[0-9]{2})(?::?(?P<zone_minute>[0-9]{2}))?)?"
     rb"(?![0-9A-Za-z_]|[:+\-/.,][0-9])"
 )
 _WITH_YEAR: Final = re.compile(_YEAR_MONTH_DAY + _CLOCK)
 _WITH_NAME: Final = re.compile(_NAME_DAY + _CLOCK)
-_SECONDS: Final = re.compile(rb"(?P<seconds>[0-9]{10})(?:[.,](?P<fraction>[0-9]++))?(?= )")
+_SECONDS: Final = re.compile(rb"(?P<seconds>[0-9]{10})(?:[.,](?P<fraction>[0-9]+))?(?= )")
 _MILLISECONDS: Final = re.compile(rb"(?P<milliseconds>[0-9]{13})(?= )")
 
 _Found = tuple[int, int]

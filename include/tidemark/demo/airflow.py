@@ -47,14 +47,14 @@ class AirflowClient:
     def unpause(self, dag: str) -> None:
         self._request("PATCH", f"/api/v2/dags/{dag}", json={"is_paused": False}).raise_for_status()
 
-    def backfill(self, dag: str, hours: Sequence[Hour]) -> None:
+    def backfill(self, dag: str, hours: Sequence[Hour], *, reprocess: str = "failed") -> None:
         """Ask for the hours, first to last, with Airflow's own command.
 
         Airflow on SQLite loses the race of two writers now and then, and leaves half a backfill behind: that one is
         cancelled and asked for again.
         """
         for _ in range(_TRIES):
-            command = backfill_command(dag, hours)
+            command = backfill_command(dag, hours, reprocess)
             done = subprocess.run(command, env=dict(self._environment), capture_output=True, text=True, check=False)
             if not done.returncode:
                 return
@@ -63,10 +63,14 @@ class AirflowClient:
             self._cancel_backfills(dag)
         raise TidemarkError(f"Cannot start the backfill of {dag}: {(done.stderr or done.stdout)[-2000:]}")
 
+    def open_backfills(self, dag: str) -> list[int]:
+        """Airflow takes a DAG's next backfill only when there is none, and closes one well after its last run."""
+        found = self._get("/api/v2/backfills", dag_id=dag)["backfills"]
+        return [backfill["id"] for backfill in found if not backfill["completed_at"]]
+
     def _cancel_backfills(self, dag: str) -> None:
-        for backfill in self._get("/api/v2/backfills", dag_id=dag)["backfills"]:
-            if not backfill["completed_at"]:
-                self._request("PUT", f"/api/v2/backfills/{backfill['id']}/cancel")
+        for backfill in self.open_backfills(dag):
+            self._request("PUT", f"/api/v2/backfills/{backfill}/cancel")
 
     def tasks(self, dag: str) -> list[TaskView]:
         runs = self._get(f"/api/v2/dags/{dag}/dagRuns", limit=100)["dag_runs"]
@@ -107,11 +111,11 @@ class AirflowClient:
             raise ServiceUnreachable(f"Cannot reach Airflow at {self._address}: {error}") from error
 
 
-def backfill_command(dag: str, hours: Sequence[Hour]) -> list[str]:
+def backfill_command(dag: str, hours: Sequence[Hour], reprocess: str = "failed") -> list[str]:
     return [
         "airflow", "backfill", "create", "--dag-id", dag,
         "--from-date", isoformat(hours[0].start_ms), "--to-date", isoformat(hours[-1].start_ms),
-        "--max-active-runs", str(len(hours)), "--reprocess-behavior", "failed",
+        "--max-active-runs", str(len(hours)), "--reprocess-behavior", reprocess,
     ]  # fmt: skip
 
 

@@ -176,7 +176,9 @@ def _check(rows: Sequence[HourSummary], expected: dict[str, int]) -> None:
 def _say_goodbye(stack: Stack, *, keep: bool, console: Console) -> None:
     login = stack.login()
     if keep:
-        console.print(f"Airflow: {login.address}  user {login.user}  password {login.password}", highlight=False)
+        console.print(
+            f"Airflow: {login.address}  user {login.user}  password {login.password}", highlight=False, soft_wrap=True
+        )
         console.print(f'Talk to the stack: export TIDEMARK_HOME={stack.home}; eval "$(.venv/bin/tidemark stack env)"')
         console.print("End it: make down")
     else:
@@ -184,4 +186,5 @@ def _say_goodbye(stack: Stack, *, keep: bool, console: Console) -> None:
             f"The Airflow UI was at {login.address}, user {login.user}, password {login.password}: "
             "`make demo KEEP=1` leaves it running.",
             highlight=False,
+            soft_wrap=True,
         )

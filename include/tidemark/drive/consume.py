@@ -9,6 +9,7 @@ from tidemark.consume.restore import missing_files, restore
 from tidemark.consume.results import SplitResult, TaskOrder
 from tidemark.drive.plan import log_shift, plan_shift, planner_of
 from tidemark.drive.services import Services, services
+from tidemark.drive.shifts import find_shift, prune_shifts
 from tidemark.environment import Connections
 from tidemark.errors import DataLoss
 from tidemark.failpoints import reach
@@ -44,7 +45,8 @@ def consume_interval(
         while True:
             opened = around.ledger.head().value.open
             if opened:
-                _finish_shift(around, lease, opened, open_spark)
+                finish_shift(around, lease, opened, open_spark)
+                prune_shifts(around)
                 is_rerun = False
                 continue
             bites = _bites(around, interval)
@@ -60,12 +62,12 @@ def consume_interval(
 
 def _bites(around: Services, interval: Interval) -> list[ShiftRecord]:
     found: list[ShiftRecord] = []
-    while node := around.ledger.shift(shift_id(interval, len(found) + 1)):
-        found.append(node.value)
+    while record := find_shift(around, shift_id(interval, len(found) + 1)):
+        found.append(record)
     return found
 
 
-def _finish_shift(around: Services, lease: StreamLease, opened: str, open_spark: "Callable[[], SparkSession]") -> None:
+def finish_shift(around: Services, lease: StreamLease, opened: str, open_spark: "Callable[[], SparkSession]") -> None:
     """Take the open shift one step on: a PENDING one to COMMITTED, or back to PLANNED; a PLANNED one to COMMITTED."""
     node = around.ledger.shift(opened)
     assert node is not None, f"head names the open shift {opened}, which has no node"

@@ -2,6 +2,7 @@
 
 from tidemark.config import Stream
 from tidemark.drive.services import Services, now_ms, services
+from tidemark.drive.shifts import find_shift
 from tidemark.environment import Connections
 from tidemark.kafka import KafkaCluster
 from tidemark.ledger.lease import LeaseTaken, StreamLease
@@ -20,7 +21,7 @@ def plan_interval(stream: Stream, interval: Interval, connections: Connections, 
     log = logger(__name__, stream=stream.name, shift=interval.shift)
     with services(stream, connections, task) as around:
         planner_of(around).asking_time(interval)
-        if around.ledger.shift(interval.shift):
+        if find_shift(around, interval.shift):
             log.info("found its frozen shift")
             return interval.shift
         try:

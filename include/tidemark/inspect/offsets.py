@@ -22,6 +22,8 @@ class ShardOffsets:
     topic: str
     next: int | None
     end: int
+    stable: int
+    """Below `end` while a transaction is open."""
     lag: int
     watermark_ms: int | None
     completed: bool
@@ -80,6 +82,7 @@ def _rows_of(
             topic=timeline.topic,
             next=position.next if position else None,
             end=offsets.end,
+            stable=offsets.stable,
             lag=max(0, offsets.end - consumed),
             watermark_ms=position.watermark_ms if position else None,
             completed=position.completed if position else False,

@@ -9,7 +9,7 @@ from kazoo.exceptions import NoNodeError
 
 from tidemark.ledger import paths
 from tidemark.ledger.records import LeaseRecord, Worker, parse
-from tidemark.ledger.zookeeper import children
+from tidemark.ledger.zookeeper import ask, children
 
 Record = TypeVar("Record")
 
@@ -70,8 +70,8 @@ def view_lease(client: KazooClient, stream: str) -> LeaseView | None:
     if found is None:
         return None
     lease, stat = found
-    taken = client.retry(client.exists, paths.epoch(stream, lease.epoch)) if lease.epoch else None
-    is_held = lease.owner is not None and client.retry(client.exists, paths.worker(lease.owner)) is not None
+    taken = ask(client.exists_async, paths.epoch(stream, lease.epoch)) if lease.epoch else None
+    is_held = lease.owner is not None and ask(client.exists_async, paths.worker(lease.owner)) is not None
     return LeaseView(
         stream=stream,
         owner=lease.owner,
@@ -88,7 +88,7 @@ def view_lease(client: KazooClient, stream: str) -> LeaseView | None:
 def _read(client: KazooClient, path: str, kind: type[Record]) -> tuple[Record, Any] | None:
     """The record with ZooKeeper's account of its node. None: it is not there, or went away meanwhile."""
     try:
-        data, stat = client.retry(client.get, path)
+        data, stat = ask(client.get_async, path)
     except NoNodeError:
         return None
     return parse(kind, data), stat

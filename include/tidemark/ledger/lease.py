@@ -8,7 +8,7 @@ however late the zombie wakes up.
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Self
 
@@ -16,11 +16,11 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import BadVersionError, KazooException, NoNodeError
 from kazoo.handlers.threading import KazooTimeoutError
 
-from tidemark.errors import CommitFailed, CommitStateUnknown, Fenced, TidemarkError
+from tidemark.errors import CommitFailed, CommitStateUnknown, Fenced, ServiceUnreachable, TidemarkError
 from tidemark.failpoints import reach
 from tidemark.ledger import paths
 from tidemark.ledger.records import LeaseRecord, Worker, dump
-from tidemark.ledger.zookeeper import Transaction, Versioned, read
+from tidemark.ledger.zookeeper import Transaction, Versioned, ask, read, remove
 
 EXPIRY_S = 30.0
 _TAKEN = "the lease was taken by another worker, or freed by an operator"
@@ -62,7 +62,7 @@ def join_workers(
     finally:
         over.set()
         if client.connected:
-            client.retry(_delete_quietly, client, paths.worker(name))
+            remove(client, paths.worker(name))
 
 
 def announce_work(
@@ -71,7 +71,7 @@ def announce_work(
     """Show the others which shards this process holds, and with which versions of the timelines it works."""
     record = Worker(queues=queues, task=worker.task, attempt=worker.attempt, versions=versions)
     try:
-        client.retry(client.set, paths.worker(worker.name), dump(record))
+        ask(client.set_async, paths.worker(worker.name), dump(record))
     except NoNodeError as error:
         raise _gone(worker) from error
 
@@ -80,8 +80,8 @@ def touch_worker(client: KazooClient, worker: WorkerNode) -> int:
     """Write the node as it is; the time of that by ZooKeeper's clock, in ms."""
     path = paths.worker(worker.name)
     try:
-        data, _ = client.retry(client.get, path)
-        stat = client.retry(client.set, path, data)
+        data, _ = ask(client.get_async, path)
+        stat = ask(client.set_async, path, data)
     except NoNodeError as error:
         raise _gone(worker) from error
     return int(stat.mtime)
@@ -97,18 +97,9 @@ def _gone(worker: WorkerNode) -> Fenced:
 def _leave_in_time(client: KazooClient, path: str, over: threading.Event, seconds: float) -> None:
     if over.wait(seconds):
         return
-    try:
-        client.retry(_delete_quietly, client, path)
-    except (KazooException, KazooTimeoutError):
+    with suppress(ServiceUnreachable):
         # Without a connection the session expires, and takes the node with it.
-        return
-
-
-def _delete_quietly(client: KazooClient, path: str) -> None:
-    try:
-        client.delete(path)
-    except NoNodeError:
-        return
+        remove(client, path)
 
 
 class StreamLease:
@@ -124,6 +115,7 @@ class StreamLease:
         worker: WorkerNode,
         *,
         expiry_s: float = EXPIRY_S,
+        renew_every_s: float | None = None,
         renew_for_s: float | None = None,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -131,6 +123,7 @@ class StreamLease:
         self._stream = stream
         self._worker = worker
         self._expiry_s = expiry_s
+        self._renew_every_s = expiry_s / 3 if renew_every_s is None else renew_every_s
         self._monotonic = monotonic
         self._renew_for_s = renew_for_s
         self._began = monotonic()
@@ -175,7 +168,7 @@ class StreamLease:
 
     def confirm(self) -> None:
         """Ask ZooKeeper, not our memory, whether the epoch is still ours; raise Fenced if not."""
-        if not self._client.retry(self._client.exists, paths.epoch(self._stream, self.epoch)):
+        if not ask(self._client.exists_async, paths.epoch(self._stream, self.epoch)):
             self._lost = _TAKEN
         self.ensure_held()
 
@@ -226,7 +219,7 @@ class StreamLease:
         return None
 
     def _is_free(self, lease: LeaseRecord) -> bool:
-        if lease.owner is None or not self._client.exists(paths.worker(lease.owner)):
+        if lease.owner is None or not ask(self._client.exists_async, paths.worker(lease.owner)):
             return True
         if lease.task == self._worker.task and lease.attempt < self._worker.attempt:
             return True
@@ -247,7 +240,7 @@ class StreamLease:
 
     def _renew_until_stopped(self) -> None:
         renewed = self._monotonic()
-        while not self._stop.wait(self._expiry_s / 3):
+        while not self._stop.wait(self._renew_every_s):
             if self._is_over():
                 self._lost = self._over_text()
                 return

@@ -4,7 +4,7 @@ Lists are indexed by partition and kept by timeline (`0001`), so that 5,000 part
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from itertools import pairwise
 from typing import Annotated, Any, TypeVar
@@ -88,7 +88,7 @@ class Gap:
     """Offsets [start, end) of a shard that will never be read, and what time they may have held.
 
     It touches the hours from the shard's watermark when it was recorded to the next one proven (`until_ms`, None until
-    then).
+    then), and holds each of them until an operator has `accepted` it there, with his reason.
     """
 
     shard: str
@@ -96,6 +96,7 @@ class Gap:
     end: int
     since_ms: int
     until_ms: int | None = None
+    accepted: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,16 +120,36 @@ class _PositionColumns:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Backfill:
+    """Offsets below the start of the shards of timeline 1, by partition, that were read for the times [from, to).
+
+    `append_time`: these are the broker's own times, so that no record behind the offsets belongs to the hours.
+    """
+
+    from_ms: int
+    to_ms: int
+    append_time: bool
+    begin: tuple[int, ...]
+    end: tuple[int, ...]
+
+    def covers(self, hour: Hour) -> bool:
+        return self.from_ms <= hour.start_ms and hour.end_ms <= self.to_ms
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Positions:
-    """`start_ms` is the stream's start, None until its first plan; `gaps` those that no watermark has passed yet."""
+    """`start_ms` is the stream's start, `first_ms` the begin of the earliest interval that was planned for it, a
+    backfill before that aside: None until the first plan. `gaps` are those that no watermark has passed yet,
+    `backfills` in the order of time, those that meet joined into one."""
 
     format: int = FORMAT
     start_ms: int | None = None
+    first_ms: int | None = None
     timelines: Mapping[str, _PositionColumns] = field(default_factory=dict)
     gaps: tuple[Gap, ...] = ()
+    backfills: tuple[Backfill, ...] = ()
 
-    @classmethod
-    def of(cls, start_ms: int | None, shards: Mapping[Shard, ShardPosition], gaps: tuple[Gap, ...] = ()) -> "Positions":
+    def with_shards(self, shards: Mapping[Shard, ShardPosition]) -> "Positions":
         timelines: dict[str, _PositionColumns] = {}
         for timeline in sorted({shard.timeline for shard in shards}):
             rows = [shards[shard] for shard in sorted(shards) if shard.timeline == timeline]
@@ -139,7 +160,7 @@ class Positions:
                 digest=tuple(row.digest for row in rows),
                 completed=tuple(row.completed for row in rows),
             )
-        return cls(start_ms=start_ms, timelines=timelines, gaps=gaps)
+        return replace(self, timelines=timelines)
 
     @property
     def shards(self) -> dict[Shard, ShardPosition]:
@@ -165,9 +186,29 @@ class Positions:
         return min(open_shards, default=None)
 
     @property
-    def first_hour(self) -> Hour | None:
+    def start_hour(self) -> Hour | None:
         """The first whole hour after the stream's start: earlier ones are never ready unless backfilled."""
-        return None if self.start_ms is None else Hour(-(-self.start_ms // HOUR_MS) * HOUR_MS)
+        return None if self.start_ms is None else _next_hour(self.start_ms)
+
+    @property
+    def first_hour(self) -> Hour | None:
+        """From here on nothing is out of reach: backfills that reach up to the stream's start move it back."""
+        reached = self.first_ms
+        for backfill in reversed(self.backfills):
+            if backfill.to_ms == reached:
+                reached = backfill.from_ms
+        return self.start_hour if reached is None or reached == self.first_ms else _next_hour(reached)
+
+    def reaches(self, hour: Hour) -> bool:
+        """Whether all that may hold lines of the hour lies above the shards' starts, or was backfilled."""
+        first = self.first_hour
+        return (first is not None and hour >= first) or any(
+            backfill.append_time and backfill.covers(hour) for backfill in self.backfills
+        )
+
+
+def _next_hour(time_ms: int) -> Hour:
+    return Hour(-(-time_ms // HOUR_MS) * HOUR_MS)
 
 
 class Proof(StrEnum):
@@ -179,6 +220,10 @@ class Proof(StrEnum):
     """No proof: a transaction was open below the broker's end, the range ends at the last stable offset."""
     CUT = "cut"
     """No proof: the range was cut short (`max_records`); a further bite follows."""
+    RECORD_TIME = "record-time"
+    """Of a backfill: the offsets between two record times, below the shard's start; says nothing of the watermark."""
+    OPERATOR = "operator"
+    """No proof: an operator moved a shard of the stream."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -224,6 +269,35 @@ class Window:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ByRecordTime:
+    """What makes a shift a backfill: its ranges reach up to the record time `to_ms`, the last one's to the shards'
+    starts. `gaps` is what Kafka no longer had."""
+
+    to_ms: int
+    append_time: bool
+    gaps: tuple[Gap, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Move:
+    """What makes a shift an operator's act: it reads nothing, moves one shard forward, and what it leaves is a gap.
+
+    `digest` is of the record before the new position, None where there is none.
+    """
+
+    shard: str
+    digest: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Acceptance:
+    """What makes a shift an operator's act: it reads and moves nothing, the gaps of one hour hold it no longer."""
+
+    hour: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Shift:
     """One run's work, frozen before anything is read: files, names and bytes follow from it alone."""
 
@@ -237,6 +311,14 @@ class Shift:
     timestamp: str
     compression: str
     ranges: Mapping[str, _RangeColumns]
+    by_record_time: ByRecordTime | None = None
+    move: Move | None = None
+    acceptance: Acceptance | None = None
+
+    @property
+    def is_act(self) -> bool:
+        """Whether it is an operator's: it reads nothing."""
+        return self.move is not None or self.acceptance is not None
 
     @property
     def is_cut(self) -> bool:

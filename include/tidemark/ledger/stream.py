@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from kazoo.client import KazooClient
 
+from tidemark.errors import CommitStateUnknown
 from tidemark.ledger import paths
 from tidemark.ledger.records import (
     DayRecord,
@@ -11,11 +12,12 @@ from tidemark.ledger.records import (
     HourRecord,
     LeaseRecord,
     Positions,
+    Shift,
     ShiftRecord,
     Timeline,
     TimelinesVersion,
 )
-from tidemark.ledger.zookeeper import Transaction, Versioned, children, ensure, read
+from tidemark.ledger.zookeeper import Transaction, Versioned, children, ensure, read, remove
 from tidemark.names import Hour, valid_stream
 
 
@@ -47,15 +49,27 @@ class StreamLedger:
         return read(self.client, path, TimelinesVersion) or Versioned(TimelinesVersion(), -1)
 
     def timelines(self) -> dict[int, Timeline]:
-        stored: dict[int, Timeline] = {}
-        for name in children(self.client, paths.timelines(self.stream)):
-            node = read(self.client, paths.timeline(self.stream, int(name)), Timeline)
-            if node:
-                stored[int(name)] = node.value
-        return stored
+        orders = [int(name) for name in children(self.client, paths.timelines(self.stream))]
+        return {order: node.value for order in orders if (node := self.timeline(order))}
+
+    def timeline(self, order: int) -> Versioned[Timeline] | None:
+        return read(self.client, paths.timeline(self.stream, order), Timeline)
 
     def shift(self, shift: str) -> Versioned[ShiftRecord] | None:
         return read(self.client, paths.shift(self.stream, shift), ShiftRecord)
+
+    def commit_frozen(self, transaction: Transaction, shift: Shift) -> None:
+        """Commit the transaction that stores this shift; an answer that was lost is read back."""
+        try:
+            transaction.commit()
+        except CommitStateUnknown:
+            stored = self.shift(shift.id)
+            if stored is None or stored.value.shift != shift:
+                raise
+
+    def forget_shift(self, shift: str) -> None:
+        """Of a committed one its manifest says all; nothing happens when it has no node."""
+        remove(self.client, paths.shift(self.stream, shift))
 
     def hour(self, hour: Hour) -> Versioned[HourRecord]:
         return read(self.client, paths.hour(self.stream, hour), HourRecord) or Versioned(HourRecord(), -1)

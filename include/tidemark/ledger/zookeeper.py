@@ -1,7 +1,8 @@
 """A ZooKeeper session, and transactions whose every result is looked at."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -17,12 +18,17 @@ from kazoo.exceptions import (
     SessionExpiredError,
 )
 from kazoo.handlers.threading import KazooTimeoutError
+from kazoo.interfaces import IAsyncResult
 
 from tidemark.environment import ZOOKEEPER, Connections
 from tidemark.errors import CommitFailed, CommitStateUnknown, ServiceUnreachable
 from tidemark.ledger.records import dump, parse
 
 _OUTCOME_UNKNOWN = (ConnectionLoss, OperationTimeoutError, SessionExpiredError, KazooTimeoutError)
+
+ANSWER_S = 60.0
+"""How long ZooKeeper may stay away before a question is given up."""
+_PAUSE_S = 0.2
 
 Record = TypeVar("Record")
 
@@ -61,9 +67,24 @@ def open_session(connections: Connections, *, timeout_s: float = 10.0) -> Iterat
         client.close()
 
 
+def ask(call: Callable[..., IAsyncResult], *arguments: object, **options: object) -> Any:
+    """The answer to what may be asked twice, over losses of the connection; kazoo itself would wait for ever.
+
+    `call` is one of the client's `…_async` methods.
+    """
+    deadline = time.monotonic() + ANSWER_S
+    while True:
+        try:
+            return call(*arguments, **options).get(timeout=max(0.0, deadline - time.monotonic()))
+        except _OUTCOME_UNKNOWN as error:
+            if time.monotonic() >= deadline:
+                raise ServiceUnreachable(f"Cannot reach ZooKeeper: no answer for {ANSWER_S:.0f} s") from error
+            time.sleep(_PAUSE_S)
+
+
 def read(client: KazooClient, path: str, kind: type[Record]) -> Versioned[Record] | None:
     try:
-        data, stat = client.retry(client.get, path)
+        data, stat = ask(client.get_async, path)
     except NoNodeError:
         return None
     return Versioned(parse(kind, data), stat.version)
@@ -71,7 +92,7 @@ def read(client: KazooClient, path: str, kind: type[Record]) -> Versioned[Record
 
 def children(client: KazooClient, path: str) -> list[str]:
     try:
-        names: list[str] = client.retry(client.get_children, path)
+        names: list[str] = ask(client.get_children_async, path)
     except NoNodeError:
         return []
     return sorted(names)
@@ -80,9 +101,15 @@ def children(client: KazooClient, path: str) -> list[str]:
 def ensure(client: KazooClient, path: str, record: object) -> None:
     """Create the node with this value unless it exists."""
     try:
-        client.retry(client.create, path, dump(record), makepath=True)
+        ask(client.create_async, path, dump(record), makepath=True)
     except NodeExistsError:
         return
+
+
+def remove(client: KazooClient, path: str) -> None:
+    """Nothing happens when there is no such node."""
+    with suppress(NoNodeError):
+        ask(client.delete_async, path)
 
 
 class Transaction:
@@ -115,7 +142,7 @@ class Transaction:
     def commit(self) -> None:
         """Raise CommitFailed when nothing was written, CommitStateUnknown when the answer was lost."""
         try:
-            results: list[Any] = self._request.commit()
+            results: list[Any] = self._request.commit_async().get(timeout=ANSWER_S)
         except _OUTCOME_UNKNOWN as error:
             raise CommitStateUnknown(f"Cannot tell whether '{self._act}' was committed: {error!r}") from error
         for operation, result in zip(self._request.operations, results, strict=False):

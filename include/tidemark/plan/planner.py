@@ -1,12 +1,12 @@
 """From positions and what Kafka says to the ranges of a shift: values in, values out."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tidemark.config import Stream
 from tidemark.errors import DataLoss
 from tidemark.kafka import Offsets
-from tidemark.ledger.records import Positions, Proof, ShardPosition, ShiftRange, Window
+from tidemark.ledger.records import ByRecordTime, Positions, Proof, ShardPosition, ShiftRange, Window
 from tidemark.names import Interval, Shard, duration_ms
 
 SPLIT_RECORDS = 2_000_000
@@ -20,6 +20,7 @@ class PlannedWork:
     positions: Positions
     ranges: Mapping[Shard, ShiftRange]
     window: Window
+    by_record_time: ByRecordTime | None = None
 
 
 def plan_ranges(
@@ -42,7 +43,8 @@ def plan_ranges(
         or _first_position(stream, positions, start_ms, offsets[shard], (starts or {}).get(shard))
         for shard in sorted(offsets)
     }
-    stored = Positions.of(start_ms, {**known, **shards}, positions.gaps)
+    first_ms = interval.start_ms if positions.first_ms is None else min(positions.first_ms, interval.start_ms)
+    stored = replace(positions.with_shards({**known, **shards}), start_ms=start_ms, first_ms=first_ms)
     lowest = stored.lowest_watermark_ms
     return PlannedWork(
         positions=stored,

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from tidemark.config import Stream
-from tidemark.errors import CommitStateUnknown, DataLoss, NotYet, TidemarkError
+from tidemark.errors import DataLoss, NotYet, TidemarkError
 from tidemark.failpoints import reach
 from tidemark.kafka import KafkaCluster, Offsets, Topic
 from tidemark.ledger import paths
@@ -22,6 +22,7 @@ from tidemark.ledger.records import (
 from tidemark.ledger.stream import StreamLedger
 from tidemark.ledger.zookeeper import Transaction, Versioned
 from tidemark.names import Interval, Shard, duration_ms, isoformat, milliseconds
+from tidemark.plan.backfill import is_backfill, plan_backfill
 from tidemark.plan.planner import PlannedWork, plan_ranges
 
 
@@ -77,13 +78,14 @@ class Planner:
         topic = self.kafka.describe(self.stream.topic)
         self._timeline(topic, shift.planned_ms)
         offsets = self._offsets(topic)
-        for shard, found in shift.shards.items():
+        ranges = {shard: found for shard, found in shift.shards.items() if found.splits}
+        for shard, found in ranges.items():
             if offsets[shard].end < found.end:
                 raise DataLoss(
                     f"Cannot consume {self.stream.name}/{shard}: the range of {shift.id} ends at {found.end}, Kafka at "
                     f"{offsets[shard].end}; the log was replaced or went back"
                 )
-        return all(offsets[shard].begin <= found.start for shard, found in shift.shards.items() if found.splits)
+        return all(offsets[shard].begin <= found.start for shard, found in ranges.items())
 
     def plan_again(self, planned: Versioned[ShiftRecord], shift: Shift, lease: StreamLease) -> Shift:
         """Freeze a PLANNED shift anew whose start expired before it was read: under its id, number and interval."""
@@ -131,14 +133,17 @@ class Planner:
         positions = basis.positions.value
         offsets = self._offsets(basis.topic)
         self._check_digests(positions, offsets)
-        work = plan_ranges(
-            stream=self.stream,
-            interval=interval,
-            planned_ms=planned_ms,
-            positions=positions,
-            offsets=offsets,
-            starts=self._starts(basis.topic) if positions.start_ms is None else None,
-        )
+        if is_backfill(interval, positions):
+            work = self._backfill(basis.topic, interval, positions, offsets)
+        else:
+            work = plan_ranges(
+                stream=self.stream,
+                interval=interval,
+                planned_ms=planned_ms,
+                positions=positions,
+                offsets=offsets,
+                starts=self._starts(basis.topic) if positions.start_ms is None else None,
+            )
         frozen = Shift(
             id=shift,
             number=number,
@@ -150,8 +155,22 @@ class Planner:
             timestamp=self.stream.timestamp,
             compression=self.stream.compression,
             ranges=Shift.columns(work.ranges),
+            by_record_time=work.by_record_time,
         )
         return frozen, work
+
+    def _backfill(
+        self, topic: Topic, interval: Interval, positions: Positions, offsets: Mapping[Shard, Offsets]
+    ) -> PlannedWork:
+        return plan_backfill(
+            stream=self.stream,
+            interval=interval,
+            positions=positions,
+            offsets=offsets,
+            begins=self._offsets_at(topic, interval.start_ms),
+            ends=self._offsets_at(topic, interval.end_ms),
+            append_time=self.kafka.has_append_time(topic.name),
+        )
 
     def _begin(self, basis: _Basis, shift: Shift, work: PlannedWork, lease: StreamLease) -> Transaction:
         name = self.stream.name
@@ -180,7 +199,7 @@ class Planner:
         if stored.topic_id != topic.id:
             raise DataLoss(
                 f"Cannot plan {self.stream.name}: topic {topic.name} has the id {topic.id}, wanted {stored.topic_id}; "
-                "it was deleted and made again"
+                f"it was deleted and made again; `tidemark offsets set {self.stream.name} SHARD OFFSET` accepts that"
             )
         return stored
 
@@ -192,7 +211,10 @@ class Planner:
         """Where the stream's start time lies, by record time; nothing for `earliest` and `latest`."""
         if not isinstance(self.stream.start, datetime):
             return {}
-        found = self.kafka.offsets_at(topic.name, range(topic.partitions), milliseconds(self.stream.start))
+        return self._offsets_at(topic, milliseconds(self.stream.start))
+
+    def _offsets_at(self, topic: Topic, time_ms: int) -> dict[Shard, int]:
+        found = self.kafka.offsets_at(topic.name, range(topic.partitions), time_ms)
         return {Shard(1, partition): offset for partition, offset in found.items()}
 
     def _check_digests(self, positions: Positions, offsets: Mapping[Shard, Offsets]) -> None:
@@ -206,17 +228,13 @@ class Planner:
             if found.get(partition) != position.digest:
                 raise DataLoss(
                     f"Cannot plan {self.stream.name}/{Shard(1, partition)}: the record at {position.next - 1} is not "
-                    "the one that was consumed; the log was replaced"
+                    f"the one that was consumed; the log was replaced; `tidemark offsets set {self.stream.name} "
+                    f"{Shard(1, partition)} OFFSET` accepts that"
                 )
 
     def _commit(self, transaction: Transaction, shift: Shift) -> None:
         reach("plan.before_transaction")
-        try:
-            transaction.commit()
-        except CommitStateUnknown:
-            stored = self.ledger.shift(shift.id)
-            if stored is None or stored.value.shift != shift:
-                raise
+        self.ledger.commit_frozen(transaction, shift)
         reach("plan.after_transaction")
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from tidemark import layout
 from tidemark.index import IndexRecord
-from tidemark.ledger.records import FORMAT, HourRecord, Positions, ShardPosition
+from tidemark.ledger.records import FORMAT, HourRecord, Positions, Proof, ShardPosition
 from tidemark.manifest import Manifest
 from tidemark.names import Hour, isoformat
 from tidemark.publish.rule import RULE
@@ -47,7 +47,8 @@ def build_hour_flag(
         "empty": not files,
         "counts": {name: before[name] + change[name] for name in before},
         "shards": {
-            str(shard): _shard(row, by_shard.get(str(shard), ())) for shard, row in sorted(positions.shards.items())
+            str(shard): _shard(_proof(hour, row, positions), row, by_shard.get(str(shard), ()))
+            for shard, row in sorted(positions.shards.items())
         },
         "files": files,
         "gaps": [asdict(gap) for gap in record.gaps],
@@ -119,9 +120,15 @@ def _files(index: Iterable[IndexRecord]) -> list[dict[str, Any]]:
     return list(files.values())
 
 
-def _shard(position: ShardPosition, pieces: Sequence[IndexRecord]) -> dict[str, Any]:
+def _proof(hour: Hour, position: ShardPosition, positions: Positions) -> str:
+    if positions.start_hour and hour < positions.start_hour:
+        return Proof.RECORD_TIME
+    return "completed" if position.completed else Proof.END_OFFSET
+
+
+def _shard(proof: str, position: ShardPosition, pieces: Sequence[IndexRecord]) -> dict[str, Any]:
     return {
-        "proof": "completed" if position.completed else "end-offset",
+        "proof": proof,
         "watermark": isoformat(position.watermark_ms),
         "next": position.next,
         "lines": sum(piece.lines for piece in pieces),

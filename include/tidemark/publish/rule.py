@@ -1,31 +1,111 @@
-"""The rule: when an hour is ready, and if not, why. A pure function of what the ledger says."""
+"""The rule: when an hour is ready, and if not, why. A pure function of what the ledger says, and of the clock."""
 
-from tidemark.ledger.records import HourRecord, Positions
+from dataclasses import dataclass
+from enum import StrEnum
+
+from tidemark.ledger.records import Gap, HourRecord, Positions
 from tidemark.names import Hour, isoformat
 
 RULE = (
     "every shard of every timeline is completed or has a watermark at or after the end of the hour; "
-    "everything committed for the hour is archived; no gap touches it"
+    "everything committed for the hour is archived; no gap touches it that was not accepted"
 )
 
 
-def reasons_against(hour: Hour, record: HourRecord, positions: Positions) -> tuple[str, ...]:
+class Cause(StrEnum):
+    NEVER_PLANNED = "never-planned"
+    NOT_OVER = "not-over"
+    BEFORE_START = "before-start"
+    LAGGING = "lagging"
+    GAP = "gap"
+    NOT_ARCHIVED = "not-archived"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reason:
+    """What holds an hour, and what would end that."""
+
+    cause: Cause
+    text: str
+    remedy: str
+    shard: str | None = None
+
+
+def reasons_against(hour: Hour, record: HourRecord, positions: Positions, now_ms: int) -> tuple[Reason, ...]:
     """Empty when the hour is ready. Compared with the hour's end: a shard that lags inside the hour holds it."""
     first = positions.first_hour
     if first is None:
-        return ("nothing was ever planned for the stream",)
-    if hour < first:
-        return (f"it lies before the stream's first whole hour, {first}",)
-    lagging = tuple(
-        f"shard {shard}: everything is consumed up to {isoformat(position.watermark_ms)} only, "
-        f"wanted {isoformat(hour.end_ms)} (next offset {position.next})"
+        return (
+            Reason(
+                cause=Cause.NEVER_PLANNED,
+                text="nothing was ever planned for the stream",
+                remedy="its DAG's first run plans it: unpause the DAG",
+            ),
+        )
+    if not positions.reaches(hour):
+        return (
+            Reason(
+                cause=Cause.BEFORE_START,
+                text=f"it lies before the stream's first whole hour, {first}, and was not backfilled up to there",
+                remedy=f"airflow backfill create, from {hour} to the hour before {first}",
+            ),
+        )
+    return (
+        *_clock(hour, now_ms),
+        *_lagging(hour, positions),
+        *(_held_by(gap) for gap in record.gaps if gap.accepted is None),
+        *_not_archived(record),
+    )
+
+
+def _clock(hour: Hour, now_ms: int) -> tuple[Reason, ...]:
+    if now_ms >= hour.end_ms:
+        return ()
+    return (
+        Reason(
+            cause=Cause.NOT_OVER,
+            text=f"it is not over: now is {isoformat(now_ms)}",
+            remedy=f"the run of its interval, after {isoformat(hour.end_ms)} and the grace",
+        ),
+    )
+
+
+def _lagging(hour: Hour, positions: Positions) -> tuple[Reason, ...]:
+    return tuple(
+        Reason(
+            cause=Cause.LAGGING,
+            shard=str(shard),
+            text=f"shard {shard}: everything is consumed up to {isoformat(position.watermark_ms)} only, "
+            f"wanted {isoformat(hour.end_ms)} (next offset {position.next})",
+            remedy="the run of this interval, or of a later one, has to commit",
+        )
         for shard, position in sorted(positions.shards.items())
         if not position.completed and position.watermark_ms < hour.end_ms
     )
-    gaps = tuple(
-        f"gap: offsets [{gap.start}, {gap.end}) of shard {gap.shard} are lost, and may have held lines of this hour"
-        for gap in record.gaps
+
+
+def _held_by(gap: Gap) -> Reason:
+    lost = (
+        f"offsets [{gap.start}, {gap.end}) of shard {gap.shard} are lost"
+        if gap.start < gap.end
+        else f"the log of shard {gap.shard} was replaced at {gap.start}"
     )
-    dirty = ", ".join(str(number) for number in record.dirty)
-    unarchived = (f"lines of shift number {dirty} are committed but not archived",) if dirty else ()
-    return lagging + gaps + unarchived
+    return Reason(
+        cause=Cause.GAP,
+        shard=gap.shard,
+        text=f"gap: {lost}, and may have held lines of this hour",
+        remedy="`tidemark flags accept` publishes the hour with the gap written in its flag",
+    )
+
+
+def _not_archived(record: HourRecord) -> tuple[Reason, ...]:
+    if not record.dirty:
+        return ()
+    numbers = ", ".join(str(number) for number in record.dirty)
+    return (
+        Reason(
+            cause=Cause.NOT_ARCHIVED,
+            text=f"lines of shift number {numbers} are committed but not archived",
+            remedy="the next archive task of the stream",
+        ),
+    )

@@ -16,7 +16,7 @@ from tidemark.ledger import paths
 from tidemark.ledger.records import DayRecord, HourRecord, HourState, Positions, Publication
 from tidemark.ledger.stream import StreamLedger
 from tidemark.ledger.zookeeper import Transaction, Versioned
-from tidemark.manifest import manifest_of
+from tidemark.manifest import manifests_of
 from tidemark.names import HOUR_MS, Hour, hours_of_day
 from tidemark.publish.flag import (
     Flag,
@@ -58,7 +58,7 @@ class Publisher:
         node = self.ledger.hour(hour)
         if node.value.publishing is None:
             version, positions = self.ledger.timelines_version(), self.ledger.positions()
-            if reasons_against(hour, node.value, positions.value):
+            if reasons_against(hour, node.value, positions.value, self.now_ms()):
                 return None
             body = dump_flag(self._hour_flag(hour, node.value, positions.value))
             prepared = self._prepare(str(hour), node.value.revision + 1, body)
@@ -97,7 +97,9 @@ class Publisher:
         lowest, first = positions.lowest_watermark_ms, positions.first_hour
         if lowest is None or first is None:
             return []
-        return [Hour(start) for start in range(first.start_ms, lowest - HOUR_MS + 1, HOUR_MS)]
+        start_ms = min([first.start_ms, *(backfill.from_ms for backfill in positions.backfills)])
+        hours = (Hour(start) for start in range(start_ms - start_ms % HOUR_MS, lowest - HOUR_MS + 1, HOUR_MS))
+        return [hour for hour in hours if positions.reaches(hour)]
 
     def _hour_flag(self, hour: Hour, record: HourRecord, positions: Positions) -> Flag:
         return build_hour_flag(
@@ -105,7 +107,7 @@ class Publisher:
             hour=hour,
             record=record,
             positions=positions,
-            added=[manifest_of(self.storage, number) for number in record.unflagged],
+            added=manifests_of(self.storage, record.unflagged),
             index=read_index(self.storage, hour, record.archives),
             previous=read_hour_flag(self.storage, hour, record.revision) if record.revision else None,
             published_ms=self.now_ms(),

@@ -31,6 +31,8 @@ _MEANINGS: dict[str, type[TidemarkError]] = {
 } | dict.fromkeys(_PUT_OFF, ServiceUnreachable)
 _BROKEN = (requests.Timeout, requests.ConnectionError, requests.exceptions.ChunkedEncodingError)
 _NO_DATANODE = "Failed to find datanode"
+# What a DataNode says that finds its own connection to the NameNode broken: it may have been carried out.
+_BROKEN_BEHIND = "End of File Exception between local host"
 
 
 class AnswerLost(Exception):
@@ -100,7 +102,7 @@ def unreachable(act: str, error: Exception) -> ServiceUnreachable:
 
 def meaning_of(refusal: HdfsError, act: str) -> TidemarkError:
     kind = _MEANINGS.get(refusal.exception, TidemarkError)
-    if _NO_DATANODE in str(refusal):
+    if _NO_DATANODE in str(refusal) or _BROKEN_BEHIND in str(refusal):
         kind = ServiceUnreachable
     return kind(f"Cannot {act}: {_first_line(str(refusal))} ({refusal.exception or 'no exception named'})")
 

@@ -1,5 +1,5 @@
 """Sensors on ready flags."""
 
-from tidemark_airflow.sensors.ready import HourReadySensor
+from tidemark_airflow.sensors.ready import DayReadySensor, HourReadySensor
 
-__all__ = ["HourReadySensor"]
+__all__ = ["DayReadySensor", "HourReadySensor"]

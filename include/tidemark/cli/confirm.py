@@ -1,0 +1,15 @@
+"""The question before a command changes something."""
+
+import sys
+
+import typer
+
+from tidemark.errors import WrongUse
+
+
+def confirm(question: str) -> None:
+    """Exit code 1 when the answer is no; nobody at the terminal is wrong use."""
+    if not sys.stdin.isatty():
+        raise WrongUse("Cannot go on without an answer: nobody is at the terminal; say --yes")
+    if not typer.confirm(question):
+        raise typer.Exit(1)

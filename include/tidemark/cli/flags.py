@@ -1,0 +1,105 @@
+"""`tidemark flags`: which hours are ready, and letting one be in spite of its gaps."""
+
+import json
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from tidemark.cli.confirm import confirm
+from tidemark.cli.default_command import ShowsByDefault
+from tidemark.environment import connection_from_environment, streams_file
+from tidemark.errors import WrongUse
+
+if TYPE_CHECKING:
+    from tidemark.inspect.flags import HourFlag
+
+app = typer.Typer(
+    cls=ShowsByDefault,
+    help="Which hours are ready: `tidemark flags STREAM`.",
+    no_args_is_help=True,
+    subcommand_metavar="STREAM | COMMAND [ARGS]…",
+)
+
+
+@app.command()
+def show(
+    stream: Annotated[str, typer.Argument()],
+    day: Annotated[str | None, typer.Option(help="UTC: 2026-11-15; without it the last 24 hours.")] = None,
+    as_json: Annotated[bool, typer.Option("--json")] = False,
+) -> None:
+    """Of each hour: its revision, lines, files and bytes, or why it has no flag. Changes nothing."""
+    from tidemark.config import load_stream
+    from tidemark.drive.services import now_ms
+    from tidemark.inspect.flags import view_flags
+    from tidemark.ledger.zookeeper import open_session
+    from tidemark.names import HOUR_MS, Hour, hours_of_day
+    from tidemark.storage import open_storage
+
+    configured = load_stream(streams_file(), stream)
+    now = now_ms()
+    last = [Hour(Hour.of(now).start_ms - back * HOUR_MS) for back in range(24, 0, -1)]
+    hours = hours_of_day(day) if day else tuple(last)
+    storage = open_storage(configured.root, connection_from_environment)
+    with open_session(connection_from_environment) as client:
+        found = view_flags(client, stream, hours, storage, now)
+    if as_json:
+        typer.echo(json.dumps([_as_json(row) for row in found], indent=2))
+    else:
+        Console().print(_table(found))
+
+
+@app.command()
+def accept(
+    stream: Annotated[str, typer.Argument()],
+    hour: Annotated[str, typer.Argument(help="UTC: 2026-11-15T07.")],
+    reason: Annotated[str, typer.Option(help="Why; it is written into the hour's flag.")],
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+) -> None:
+    """Let an hour be published in spite of its gaps, which its flag will name. Exit code 1 when the answer is no."""
+    from tidemark.config import load_stream
+    from tidemark.drive.acts import accept_hour
+    from tidemark.ledger.stream import StreamLedger
+    from tidemark.ledger.zookeeper import open_session
+    from tidemark.names import Hour, Task
+
+    configured = load_stream(streams_file(), stream)
+    wanted = Hour.parse(hour)
+    if not reason.strip():
+        raise WrongUse(f"Cannot accept {stream}/{wanted}: found an empty reason, wanted one that others understand")
+    with open_session(connection_from_environment) as client:
+        gaps = [gap for gap in StreamLedger(client, stream).hour(wanted).value.gaps if gap.accepted is None]
+    for gap in gaps:
+        typer.echo(f"{stream}/{wanted} is published without offsets [{gap.start}, {gap.end}) of shard {gap.shard}.")
+    if gaps and not yes:
+        confirm(f"Accept {stream}/{wanted}?")
+    task = Task(name=f"tidemark flags accept {stream} {wanted}", attempt=1)
+    act = accept_hour(configured, wanted, reason, connection_from_environment, task)
+    typer.echo(f"{stream}/{wanted} is held by no gap any more: {act}. The next publish task writes its flag.")
+
+
+def _as_json(row: "HourFlag") -> dict[str, Any]:
+    return {
+        "hour": str(row.hour),
+        "revision": row.revision,
+        "published": row.published,
+        "lines": row.lines,
+        "files": row.files,
+        "bytes": row.bytes,
+        "reasons": [reason.text for reason in row.reasons],
+    }
+
+
+def _table(rows: "list[HourFlag]") -> Table:
+    table = Table("hour (UTC)", box=None)
+    for heading in ("revision", "lines", "files", "bytes"):
+        table.add_column(heading, justify="right")
+    table.add_column("published, or why not")
+    for row in rows:
+        first, more = (row.reasons[0].text if row.reasons else "", len(row.reasons) - 1)
+        held = f"{first} (and {more} more)" if more > 0 else first
+        numbers = (f"{row.lines:,}", f"{row.files:,}", f"{row.bytes:,}") if row.revision else ("", "", "")
+        revision = str(row.revision) if row.revision else "-"
+        table.add_row(str(row.hour), revision, *numbers, row.published or held or "the next publish task writes it")
+    return table

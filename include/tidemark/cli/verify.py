@@ -1,0 +1,46 @@
+"""`tidemark verify`: count again what a flag says."""
+
+from typing import Annotated
+
+import typer
+
+from tidemark.environment import connection_from_environment, streams_file
+from tidemark.errors import TidemarkError
+
+
+def verify(
+    stream: Annotated[str, typer.Argument()],
+    subject: Annotated[str, typer.Argument(metavar="HOUR|DAY", help="UTC: 2026-11-15T07 or 2026-11-15.")],
+) -> None:
+    """Read the files of an hour or a day again and compare them with the flag, and with Kafka while it has the records.
+
+    Exit code 0 when everything that could be compared agrees, 1 when not. Changes nothing.
+    """
+    from tidemark.config import load_stream
+    from tidemark.inspect.verify import verify_files, verify_records
+    from tidemark.kafka import KafkaCluster
+    from tidemark.ledger.zookeeper import open_session
+    from tidemark.names import Hour, hours_of_day, parse_subject
+    from tidemark.publish.ask import ready_revision
+    from tidemark.publish.flag import read_hour_flag
+    from tidemark.storage import open_storage
+
+    configured = load_stream(streams_file(), stream)
+    wanted = parse_subject(subject)
+    hours = (wanted,) if isinstance(wanted, Hour) else hours_of_day(str(wanted))
+    with open_session(connection_from_environment) as client:
+        revisions = {hour: ready_revision(client, stream, hour) for hour in hours}
+    lacking = [str(hour) for hour, revision in revisions.items() if not revision]
+    if lacking:
+        raise TidemarkError(f"Cannot verify {stream}/{wanted}: {', '.join(lacking)} not ready; ask `tidemark why`")
+    storage = open_storage(configured.root, connection_from_environment)
+    kafka = KafkaCluster(connection_from_environment(configured.kafka_connection))
+    agrees = True
+    for hour, revision in revisions.items():
+        flag = read_hour_flag(storage, hour, revision)
+        typer.echo(f"{stream}/{hour}, revision {revision}")
+        for finding in (*verify_files(flag, storage), *verify_records(configured, flag, kafka)):
+            mark = {True: "ok", False: "DIFFERS", None: "-"}[finding.agrees]
+            typer.echo(f"  {mark:8}{finding.subject}: {finding.text}")
+            agrees = agrees and finding.agrees is not False
+    raise typer.Exit(0 if agrees else 1)

@@ -1,0 +1,73 @@
+"""A task that is killed again and again: Airflow's own retries end it as if nothing had happened."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.services import KafkaTopic, Sent, connections_of, read_json, visible_lines
+from tests.waiting import wait_until
+
+from tidemark.config import load_stream
+from tidemark.demo.airflow import AirflowClient
+from tidemark.demo.run import DAGS_PAUSED
+from tidemark.drive.services import now_ms
+from tidemark.failpoints import Failpoint
+from tidemark.names import HOUR_MS, Hour
+from tidemark.stack import DEFAULT_SERVICES, Stack
+from tidemark.storage import open_storage
+
+STEPS: tuple[Failpoint, ...] = ("consume.after_read", "commit.after_pending", "commit.after_moves")
+"""The first two end the driver that Spark's operator submitted, the last the task that rolls its work forward."""
+DAG = "ingest_retried"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("retries")
+    settings = "cluster: main, owner: tests, grace: 60s, max_clock_skew: 30s"
+    (folder / "streams.yaml").write_text(
+        f"streams:\n  retried: {{topic: retried, root: 'hdfs:///airflow/retried', {settings}}}\n"
+    )
+    return folder
+
+
+@pytest.fixture(scope="module")
+def armed_stack(folder: Path) -> Iterator[Stack]:
+    """A stack of its own, in which every process has the same armed failpoints."""
+    armed = {
+        "TIDEMARK_STREAMS": str(folder / "streams.yaml"),
+        "TIDEMARK_FAILPOINT": ",".join(f"{step}=kill_once" for step in STEPS),
+        "TIDEMARK_FAILPOINT_WITNESS": str(folder / "witness"),
+    }
+    stack = Stack(folder / "stack")
+    try:
+        stack.up(DEFAULT_SERVICES, extra_environment={**DAGS_PAUSED, **armed})
+        yield stack
+    finally:
+        stack.down()
+
+
+def test_a_task_that_is_killed_at_three_steps_succeeds_with_its_fourth_try(armed_stack: Stack, folder: Path) -> None:
+    topic = KafkaTopic(armed_stack, "retried", 2)
+    hour = Hour(Hour.of(now_ms() - 61_000).start_ms - HOUR_MS)
+    sent = [Sent(partition=n % 2, time_ms=hour.start_ms + n, value=f"line {n}".encode()) for n in range(300)]
+    topic.send(sent)
+    login = armed_stack.login()
+    airflow = AirflowClient(login.address, login.user, login.password, armed_stack.environment())
+    airflow.wait_for_dags((DAG,))
+    airflow.backfill(DAG, [hour])
+    airflow.unpause(DAG)
+
+    def has_ended() -> bool:
+        tasks = {task.task: task for task in airflow.tasks(DAG) if task.hour == hour}
+        for task in tasks.values():
+            assert task.state not in ("failed", "upstream_failed"), airflow.log_tail(task)
+        return bool(tasks) and all(task.state == "success" for task in tasks.values())
+
+    wait_until(has_ended, "the hour is done", within_s=900)
+    assert tuple((folder / "witness").read_text().split()) == STEPS
+    tries = {task.task: task.attempt for task in airflow.tasks(DAG) if task.hour == hour}
+    assert tries == {"plan": 1, "consume": len(STEPS) + 1, "archive": 1, "publish": 1}
+    storage = open_storage(load_stream(folder / "streams.yaml", "retried").root, connections_of(armed_stack))
+    assert sorted(visible_lines(storage)) == sorted((record.time_ms, record.value) for record in sent)
+    assert read_json(storage, f"{hour.day}/{hour.hh}/_READY")["counts"]["lines"] == len(sent)

@@ -1,0 +1,97 @@
+"""A stream with its topic, and the stages as a user would run them without Airflow."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TypeVar
+
+from pyspark.sql import SparkSession
+from tests.services import KafkaTopic, Sent, connections_of, unique
+
+from tidemark.config import Stream
+from tidemark.drive.archive import archive_stream
+from tidemark.drive.consume import consume_interval
+from tidemark.drive.plan import plan_interval
+from tidemark.drive.publish import publish_stream
+from tidemark.ledger.stream import StreamLedger
+from tidemark.ledger.zookeeper import open_session
+from tidemark.names import HOUR_MS, Hour, Interval, Task
+from tidemark.stack import Stack
+from tidemark.storage import Storage, open_storage
+
+FIRST = Hour.parse("2026-11-10T22")
+TASK = Task(name="test", attempt=1)
+
+
+Found = TypeVar("Found")
+
+
+def interval_of(hour: Hour) -> Interval:
+    return Interval(hour.start_ms, hour.end_ms)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pipeline:
+    stream: Stream
+    topic: KafkaTopic
+    stack: Stack
+    spark: SparkSession
+    storage: Storage
+
+    def plan(self, hour: Hour) -> str:
+        return plan_interval(self.stream, interval_of(hour), connections_of(self.stack), TASK)
+
+    def consume(self, hour: Hour, task: Task = TASK) -> None:
+        consume_interval(self.stream, interval_of(hour), connections_of(self.stack), task, lambda: self.spark)
+
+    def archive(self) -> None:
+        archive_stream(self.stream, connections_of(self.stack), TASK, lambda: self.spark)
+
+    def publish(self) -> list[str]:
+        flags = publish_stream(self.stream, connections_of(self.stack), TASK)
+        return [f"{flag.subject} {flag.revision}" for flag in flags]
+
+    def run(self, hour: Hour) -> list[str]:
+        self.plan(hour)
+        self.consume(hour)
+        self.archive()
+        return self.publish()
+
+    def ledger(self, read: Callable[[StreamLedger], Found]) -> Found:
+        with open_session(connections_of(self.stack)) as client:
+            return read(StreamLedger(client, self.stream.name))
+
+
+def build(
+    stack: Stack,
+    spark: SparkSession,
+    scheme: str,
+    folder: str,
+    *,
+    partitions: int = 3,
+    topic_config: Mapping[str, str] | None = None,
+    **settings: object,
+) -> Pipeline:
+    name = unique("pipeline")
+    stream = Stream.model_validate(
+        {"name": name, "cluster": "main", "topic": name, "root": f"{scheme}://{folder}/{name}", "owner": "test"}
+        | {"compression": "fast", **settings}
+    )
+    return Pipeline(
+        stream=stream,
+        topic=KafkaTopic(stack, name, partitions, config=topic_config),
+        stack=stack,
+        spark=spark,
+        storage=open_storage(stream.root, connections_of(stack)),
+    )
+
+
+def records(hour: Hour, count: int, partitions: int = 3) -> list[Sent]:
+    step = HOUR_MS // count
+    return [
+        Sent(partition=n % partitions, time_ms=hour.start_ms + n * step, value=f"{hour} line {n}".encode())
+        for n in range(count)
+    ]
+
+
+def expected_lines(topic: KafkaTopic) -> list[tuple[int, bytes]]:
+    return sorted((when, value) for _, _, when, value in topic.read_all() if value is not None)
