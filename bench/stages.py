@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from bench.ours import INTERVAL
 from tidemark.consume.results import TaskOrder, splits_of
-from tidemark.consume.spark import consume_splits, read_records
+from tidemark.consume.spark import Source, consume_splits, read_packs
 from tidemark.kafka import Offsets
 from tidemark.ledger.records import Proof, Shift, ShiftRange, Window
 from tidemark.names import HOUR_MS, Shard
@@ -21,16 +21,16 @@ def time_stages(
     spark: SparkSession, topic: str, ends: Mapping[int, Offsets], options: Mapping[str, str]
 ) -> dict[str, float]:
     """In seconds, each stage with all before it, warm."""
-    shift = _shift(ends)
+    shift, source = _shift(ends), Source(topic=topic, options=options)
 
     def consume(timestamp: str, compression: str) -> None:
-        consume_splits(spark, shift, {1: topic}, options, _order(shift, timestamp, compression))
+        consume_splits(spark, shift, {1: source}, _order(shift, timestamp, compression))
 
     def read() -> None:
-        read_records(spark, topic, options, splits_of(shift)).write.format("noop").mode("overwrite").save()
+        read_packs(spark, source, splits_of(shift)).write.format("noop").mode("overwrite").save()
 
     def transfer() -> None:
-        read_records(spark, topic, options, splits_of(shift)).mapInArrow(_count, "lines long").collect()
+        read_packs(spark, source, splits_of(shift)).mapInArrow(_count, "lines long").collect()
 
     stages: dict[str, Callable[[], None]] = {
         "Kafka source": read,
@@ -51,7 +51,7 @@ def _seconds(act: Callable[[], None]) -> float:
 
 
 def _count(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    yield pa.RecordBatch.from_pydict({"lines": [sum(batch.num_rows for batch in batches)]})
+    yield pa.RecordBatch.from_pydict({"lines": [sum(batch.column("records")[0].as_py() for batch in batches)]})
 
 
 def _shift(ends: Mapping[int, Offsets]) -> Shift:
@@ -82,7 +82,6 @@ def _order(shift: Shift, timestamp: str, compression: str) -> TaskOrder:
         compression=compression,
         storage=cast(Storage, _Nowhere()),
         folder="_tmp",
-        splits={},
     )
 
 

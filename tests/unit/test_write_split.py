@@ -26,19 +26,18 @@ def write(folder: Path, batches: list[list[int]]) -> SplitResult:
         compression="fast",
         storage=LocalStorage(root=folder, attributes=FileAttributes()),
         folder="_tmp",
-        splits={0: Split(shard=Shard(1, 0), index=0, order=0, start=0, end=lines)},
     )
+    split = Split(shard=Shard(1, 0), index=0, order=0, start=0, end=lines)
     first, records = 0, []
     for times in batches:
         columns = {
-            "partition": pa.array([0] * len(times), pa.int32()),
             "offset": pa.array(range(first, first + len(times)), pa.int64()),
             "timestamp": pa.array(times, pa.int64()),
             "value": pa.array([b"line"] * len(times), pa.binary()),
         }
         records.append(pa.RecordBatch.from_pydict(columns))
         first += len(times)
-    (found,) = write_split(order, 1, iter(records))
+    (found,) = write_split(order, split, 1, iter(records))
     return parse(SplitResult, found.column("result")[0].as_py().encode())
 
 

@@ -1,6 +1,5 @@
-"""Raw deflate: quick to write (ISA-L), or small (libdeflate)."""
+"""Raw deflate: quick to write (ISA-L), or small (libdeflate, and as much ISA-L as its promise leaves room for)."""
 
-import math
 import zlib
 from collections.abc import Callable
 from functools import partial
@@ -13,13 +12,14 @@ from isal import igzip_lib
 from tidemark.boom.format import Compression
 
 _FAST_LEVEL: Final = 1
+_QUICK_LEVEL: Final = 2
 _SMALL_LEVELS: Final = (4, 5, 6, 7)
 _SURE_LEVEL: Final = 6
 _REFERENCE_LEVEL: Final = 6
 _SAMPLE: Final = 256 << 10
 _WORTH_A_SAMPLE: Final = 1 << 20
 # `small` promises at most 1.03 of zlib's level 6; a sample is a little off.
-_ALLOWED: Final = 1.022
+_ALLOWED: Final = 1.026
 
 Pack = Callable[[bytes], bytes]
 
@@ -30,7 +30,7 @@ def packer_for(compression: Compression, first_block: bytes) -> Pack:
         return _pack_fast
     if len(first_block) < _WORTH_A_SAMPLE:
         return partial(_pack_small, level=_SURE_LEVEL)
-    return _alternate(*_choose_levels(first_block[:_SAMPLE]))
+    return _alternate(*_choose_level(first_block[:_SAMPLE]))
 
 
 def unpack(packed: bytes | memoryview) -> bytes:
@@ -51,33 +51,32 @@ def unpack(packed: bytes | memoryview) -> bytes:
     return data
 
 
-def _pack_fast(data: bytes) -> bytes:
-    return igzip_lib.compress(data, _FAST_LEVEL, igzip_lib.COMP_DEFLATE)
+def _pack_fast(data: bytes, level: int = _FAST_LEVEL) -> bytes:
+    return igzip_lib.compress(data, level, igzip_lib.COMP_DEFLATE)
 
 
 def _pack_small(data: bytes, level: int) -> bytes:
     return bytes(deflate.deflate_compress(data, level))
 
 
-def _alternate(quick: int, thorough: int, share: float) -> Pack:
-    """Pack this share of the blocks at the quicker level, and of no beginning of the file a larger one."""
+def _alternate(level: int, share: float) -> Pack:
+    """Pack this share of the blocks quickly, and of no beginning of the file a larger one."""
     numbers = count()
 
     def pack(data: bytes) -> bytes:
         number = next(numbers)
         is_quick = int((number + 1) * share) > int(number * share)
-        return _pack_small(data, quick if is_quick else thorough)
+        return _pack_fast(data, _QUICK_LEVEL) if is_quick else _pack_small(data, level)
 
     return pack
 
 
-def _choose_levels(sample: bytes) -> tuple[int, int, float]:
-    """Two levels and the share of the quicker that uses up what is allowed: logs differ in what they need."""
+def _choose_level(sample: bytes) -> tuple[int, float]:
+    """The quickest level that keeps the promise, and the share of quick blocks that uses up what it leaves."""
     reference = len(zlib.compress(sample, _REFERENCE_LEVEL, -zlib.MAX_WBITS))
-    quick, quick_size = _SMALL_LEVELS[0], math.inf
+    quick = len(_pack_fast(sample, _QUICK_LEVEL)) / reference
     for level in _SMALL_LEVELS:
-        size = len(deflate.deflate_compress(sample, level)) / reference
+        size = len(_pack_small(sample, level)) / reference
         if size <= _ALLOWED:
-            return quick, level, (_ALLOWED - size) / (quick_size - size)
-        quick, quick_size = level, size
-    return quick, quick, 1
+            return level, min(1.0, (_ALLOWED - size) / (quick - size)) if quick > _ALLOWED else 1.0
+    return level, 0.0

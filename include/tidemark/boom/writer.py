@@ -32,12 +32,14 @@ from tidemark.errors import WrongUse
 Longs = npt.NDArray[np.int64]
 
 # What is encoded at once: large enough to make Python's share small, small enough to stay near the caches.
-_CHUNK_BYTES: Final = 2 << 20
+_CHUNK_BYTES: Final = 4 << 20
 _CHUNK_LINES: Final = 1 << 17
 
 _END: Final = b"\0"
 _NOTHING: Final = pa.scalar(b"", pa.large_binary())
 _MILLISECONDS: Final = encode_longs(np.arange(1000))
+_MS_BYTES: Final = np.diff(offsets_of(_MILLISECONDS))
+_MOST_MS_BYTES: Final = int(_MS_BYTES.max())
 _LENGTHS: Final = encode_longs(np.arange(1 << 14))
 
 
@@ -245,55 +247,55 @@ class BoomWriter:
 
 
 class _EncodedLines:
-    """Lines with the Avro encoding of their milliseconds and lengths."""
+    """Lines with the Avro encoding of their lengths; that of their milliseconds is joined with the heads of blocks."""
 
     def __init__(self, lines: _Lines) -> None:
         self.lines = lines
         self.seconds = lines.times // 1000
-        self._milliseconds = _MILLISECONDS.take(pa.array(lines.times - self.seconds * 1000))
+        self._milliseconds = lines.times - self.seconds * 1000
         self._lengths = _encode_lengths(np.diff(offsets_of(lines.messages)))
 
     def log_block_starts(self) -> Longs:
         """Rows at which a log block begins: a new second, or the next line would make it too large."""
-        columns = (self._milliseconds, self._lengths, self.lines.messages)
-        positions = np.sum([offsets_of(column) for column in columns], axis=0)
         changes = np.flatnonzero(np.diff(self.seconds)) + 1
-        starts = np.concatenate(([0], changes))
-        stops = np.append(changes, len(self.seconds))
-        full = np.flatnonzero(positions[stops] - positions[starts] > LINES_LIMIT)
-        cuts = [cut for run in full for cut in _cut_full(positions, int(starts[run]), int(stops[run]))]
-        return np.sort(np.concatenate((starts, cuts)).astype(np.int64))
+        edges = np.concatenate(([0], changes, [len(self.seconds)]))
+        positions = offsets_of(self._lengths)[edges] + offsets_of(self.lines.messages)[edges] + _MOST_MS_BYTES * edges
+        may_be_full = np.flatnonzero(np.diff(positions) > LINES_LIMIT)
+        cuts = [cut for run in may_be_full for cut in self._cut_full(int(edges[run]), int(edges[run + 1]))]
+        return np.sort(np.concatenate((edges[:-1], cuts)).astype(np.int64))
 
     def assemble(self, heads: pa.LargeBinaryArray, rows: Longs) -> tuple[memoryview, Longs]:
         """The bytes of the log blocks from rows[0] to rows[-1], and where each of them begins and ends."""
-        which = np.zeros(rows[-1] - rows[0], np.int64)
-        which[rows[:-1] - rows[0]] = np.arange(1, len(rows))
-        table = pa.concat_arrays([pa.array([b""], pa.large_binary()), heads])
-        span = slice(rows[0], rows[-1])
+        firsts, span = rows[:-1] - rows[0], slice(rows[0], rows[-1])
+        milliseconds = self._milliseconds[span].copy()
+        begun = pc.binary_join_element_wise(heads, _MILLISECONDS.take(pa.array(milliseconds[firsts])), _NOTHING)
+        milliseconds[firsts] = np.arange(len(_MILLISECONDS), len(_MILLISECONDS) + len(firsts))
         joined = pc.binary_join_element_wise(
-            table.take(pa.array(which)),
-            self._milliseconds[span],
+            pa.concat_arrays([_MILLISECONDS, begun]).take(pa.array(milliseconds)),
             self._lengths[span],
             self.lines.messages[span],
             _NOTHING,
         )
         return memoryview(joined.buffers()[2]), offsets_of(joined)[rows - rows[0]]
 
+    def _cut_full(self, start: int, stop: int) -> Iterator[int]:
+        """Cut lines of one second so that each log block is as large as it may be, or a single line."""
+        lines = slice(start, stop + 1)
+        positions = offsets_of(self._lengths)[lines] + offsets_of(self.lines.messages)[lines]
+        positions[1:] += np.cumsum(_MS_BYTES[self._milliseconds[start:stop]])
+        first, last = 0, stop - start
+        while positions[last] - positions[first] > LINES_LIMIT:
+            fitting = int(np.searchsorted(positions, positions[first] + LINES_LIMIT, "right")) - 1
+            first = max(fitting, first + 1)
+            if first >= last:
+                return
+            yield start + first
+
 
 def _encode_lengths(lengths: Longs) -> pa.LargeBinaryArray:
     if lengths.max() < len(_LENGTHS):
         return _LENGTHS.take(pa.array(lengths))
     return encode_longs(lengths)
-
-
-def _cut_full(positions: Longs, start: int, stop: int) -> Iterator[int]:
-    """Cut lines of one second so that each log block is as large as it may be, or a single line."""
-    while positions[stop] - positions[start] > LINES_LIMIT:
-        fitting = int(np.searchsorted(positions, positions[start] + LINES_LIMIT, "right")) - 1
-        start = max(fitting, start + 1)
-        if start >= stop:
-            return
-        yield start
 
 
 def _cut_by_size(lines: _Lines) -> Iterator[_Lines]:

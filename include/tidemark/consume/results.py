@@ -1,6 +1,5 @@
 """What a task hands to the driver: one result a split, as JSON in a row."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tidemark.boom.format import BoomBlock
@@ -44,8 +43,6 @@ class TaskOrder:
     compression: str
     storage: Storage
     folder: str
-    splits: Mapping[int, Split]
-    """By partition: one range of each partition, so that Spark gives each its own task."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -26,24 +26,18 @@ LAST_MS = 253_402_300_800_000
 """The year 10000: hours from there on have no name."""
 
 
-def write_split(order: TaskOrder, attempt: int, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Write whole files below the attempt's own folder; yield the split's result, nothing for an empty split."""
+def write_split(
+    order: TaskOrder, split: Split, attempt: int, batches: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """Write whole files below the attempt's own folder; yield the split's result. No batch is empty."""
     with ExitStack() as stack:
-        writer: SplitWriter | None = None
+        writer = SplitWriter(order, attempt, split, stack)
         for batch in batches:
-            if batch.num_rows:
-                writer = writer or SplitWriter(order, attempt, _split_of(order, batch), stack)
-                writer.write(batch)
-                reach("consume.task_writing")
-        if writer is None:
-            return
+            writer.write(batch)
+            reach("consume.task_writing")
         result = writer.close()
     reach("consume.task_wrote_files")
     yield pa.RecordBatch.from_pydict({"result": [dump(result).decode()]})
-
-
-def _split_of(order: TaskOrder, batch: pa.RecordBatch) -> Split:
-    return order.splits[batch.column("partition")[0].as_py()]
 
 
 class SplitWriter:

@@ -141,7 +141,7 @@ def _restore(
 
 
 def _read_splits(around: Services, committer: Committer, spark: "SparkSession") -> tuple[SplitResult, ...]:
-    from tidemark.consume.spark import consume_splits
+    from tidemark.consume.spark import Source, consume_splits
 
     shift = committer.shift
     order = TaskOrder(
@@ -152,8 +152,9 @@ def _read_splits(around: Services, committer: Committer, spark: "SparkSession") 
         compression=shift.compression,
         storage=committer.storage,
         folder=committer.folder,
-        splits={},
     )
-    topics = {number: timeline.topic for number, timeline in around.ledger.timelines().items()}
     options = spark_options(around.connections(around.stream.kafka_connection))
-    return consume_splits(spark, shift, topics, options, order)
+    sources = {
+        number: Source(topic=timeline.topic, options=options) for number, timeline in around.ledger.timelines().items()
+    }
+    return consume_splits(spark, shift, sources, order)

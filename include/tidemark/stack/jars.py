@@ -1,4 +1,4 @@
-"""The stack's jars: pinned here, resolved once, kept in the cache folder."""
+"""The jars: pinned here, resolved once, kept in the cache folder; one of Spark's is built from our own source."""
 
 import hashlib
 import json
@@ -8,10 +8,12 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory, mkdtemp
+from zipfile import ZIP_DEFLATED, ZipFile
 
+import tidemark
 from tidemark.environment import cache_folder
 from tidemark.errors import TidemarkError
 from tidemark.stack.files import end_of
@@ -30,11 +32,15 @@ JAR_SETS: Mapping[str, tuple[str, ...]] = {
         "org.apache.hadoop:hadoop-hdfs-client:3.4.1",
         "org.apache.hadoop:hadoop-common:3.4.1",
     ),
+    "compiler": ("org.eclipse.jdt:ecj:3.42.0",),
     "spark": (
         "org.apache.spark:spark-sql-kafka-0-10_2.13:4.0.0",
         "org.apache.spark:spark-avro_2.13:4.0.0",
     ),
 }
+# What reads Kafka inside Spark; a Java runtime has no compiler of its own.
+_SOURCE = Path(tidemark.__file__).parent / "consume" / "KafkaRanges.java"
+_BUILT = "tidemark_kafka-ranges-{version}.jar"
 _LIST = "jars.json"
 
 
@@ -56,12 +62,13 @@ def class_path(name: str) -> str:
     return ":".join(str(path) for path in jar_paths(name))
 
 
-def resolve_jars(names: Iterable[str], java: Java, on_step: Callable[[str], None]) -> None:
+def resolve_jars(names: Collection[str], java: Java, on_step: Callable[[str], None]) -> None:
     """Download the sets that are not there yet; two callers at once do it once."""
     if all(_find_set(name) for name in names):
         return
     with hold_lock(cache_folder() / "jars.lock"):
-        missing = [name for name in names if not _find_set(name)]
+        wanted = {*names, "compiler"} if "spark" in names else set(names)
+        missing = [name for name in JAR_SETS if name in wanted and not _find_set(name)]
         if missing:
             on_step(f"jars: resolving {', '.join(missing)}, once")
             begin = time.monotonic()
@@ -92,8 +99,10 @@ def _find_set(name: str) -> list[Path] | None:
 
 
 def _folder(name: str) -> Path:
-    version = hashlib.sha256("\n".join(JAR_SETS[name]).encode()).hexdigest()[:12]
-    return cache_folder() / "jars" / f"{name}-{version}"
+    wanted = "\n".join(JAR_SETS[name]).encode()
+    if name == "spark":
+        wanted += _SOURCE.read_bytes()
+    return cache_folder() / "jars" / f"{name}-{hashlib.sha256(wanted).hexdigest()[:12]}"
 
 
 def _download(names: list[str], java: Java) -> None:
@@ -101,8 +110,29 @@ def _download(names: list[str], java: Java) -> None:
     for left_over in (*cache_folder().glob("ivy-*"), *(cache_folder() / "jars").glob(".staged-*")):
         shutil.rmtree(left_over, ignore_errors=True)
     with TemporaryDirectory(dir=cache_folder(), prefix="ivy-") as folder:
-        for name, paths in _run_ivy(Path(folder), names, java).items():
-            _keep_set(name, [Path(path) for path in paths])
+        for name, found in _run_ivy(Path(folder), names, java).items():
+            paths = [Path(path) for path in found]
+            if name == "spark":
+                paths.append(_build(paths, Path(folder), java))
+            _keep_set(name, paths)
+
+
+def _build(spark_jars: list[Path], folder: Path, java: Java) -> Path:
+    jar, classes = folder / _BUILT.format(version=tidemark.__version__), folder / "classes"
+    class_path = ":".join(str(path) for path in (*spark_jars, *(pyspark_home() / "jars").glob("*.jar")))
+    (compiler,) = jar_paths("compiler")
+    done = subprocess.run(
+        [java.program, "-jar", compiler, "-17", "-nowarn", "-cp", class_path, "-d", classes, _SOURCE],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        raise TidemarkError(f"Cannot compile {_SOURCE}: the compiler ended with {done.returncode}:\n{done.stderr}")
+    with ZipFile(jar, "w", ZIP_DEFLATED) as archive:
+        for path in sorted(classes.rglob("*.class")):
+            archive.write(path, path.relative_to(classes))
+    return jar
 
 
 def _run_ivy(folder: Path, names: list[str], java: Java) -> dict[str, list[str]]:

@@ -21,6 +21,10 @@ class Java:
     home: Path
     version: int
 
+    @property
+    def program(self) -> Path:
+        return self.home / "bin" / "java"
+
 
 def find_java(on_step: Callable[[str], None]) -> Java:
     found = list(_installed(inherited_environment()))
