@@ -96,7 +96,7 @@ def test_an_evicted_job_learns_of_it_by_its_next_renewal_and_gives_nothing_back(
             return True
         return False
 
-    wait_until(is_fenced, "the evicted job knows", within_s=30)
+    wait_until(is_fenced, "the evicted job knows")
     freed = read_lease(client, ledger.stream)
     lease.release()
     assert read_lease(client, ledger.stream) == freed

@@ -198,7 +198,7 @@ def test_two_jobs_for_the_same_shift_at_once_do_the_work_once(faults: Faults, tw
     with faults.job(stream, {"consume.before_read": "wait"}, task="one") as first:
         first.wait_until_reached("consume.before_read")
         with faults.job(stream, {}, task="two") as second:
-            wait_until(lambda: "two" in faults.tasks_at_work(), "the second job joins the workers", within_s=60)
+            wait_until(lambda: "two" in faults.tasks_at_work(), "the second job joins the workers")
             first.go_on()
             assert first.wait() == 0, first.log
             assert second.wait() == 0, second.log

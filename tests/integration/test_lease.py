@@ -115,7 +115,7 @@ def test_a_lease_whose_count_stood_still_for_the_expiry_is_taken_and_not_before(
 
 def wait_for_renewals(client: KazooClient, ledger: StreamLedger, count: int) -> None:
     seen = read_lease(client, ledger.stream).count
-    wait_until(lambda: read_lease(client, ledger.stream).count >= seen + count, "the lease is renewed", within_s=30)
+    wait_until(lambda: read_lease(client, ledger.stream).count >= seen + count, "the lease is renewed")
 
 
 def test_renewal_moves_the_count_so_that_a_living_lease_is_never_taken(
@@ -167,7 +167,7 @@ def test_a_worker_leaves_at_the_timeout_of_its_task_and_frees_all_that_it_held(
 ) -> None:
     orphan = sessions.enter_context(join_workers(client, task="consume", attempt=1, leave_after_s=0.2))
     StreamLease(client, ledger.stream, orphan).take(wait_s=0)
-    wait_until(lambda: not client.exists(paths.worker(orphan.name)), "the orphan has left", within_s=30)
+    wait_until(lambda: not client.exists(paths.worker(orphan.name)), "the orphan has left")
     with StreamLease(client, ledger.stream, worker(sessions, client, task="other")).take(wait_s=0) as lease:
         assert lease.epoch == 2
     with pytest.raises(Fenced, match=f"{orphan.name} has no node in ZooKeeper any more"):

@@ -37,7 +37,7 @@ def test_an_orphan_shows_its_shards_until_its_time_is_over_and_cannot_commit_the
 
         def open_spark_too_late() -> SparkSession:
             seen.extend(orphans())
-            wait_until(lambda: not orphans(), "the orphan's node is gone", within_s=60)
+            wait_until(lambda: not orphans(), "the orphan's node is gone")
             return spark
 
         with pytest.raises(Fenced):
