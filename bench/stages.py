@@ -27,10 +27,10 @@ def time_stages(
         consume_splits(spark, shift, {1: source}, _order(shift, timestamp, compression))
 
     def read() -> None:
-        read_packs(spark, source, splits_of(shift)).write.format("noop").mode("overwrite").save()
+        read_packs(spark, source, [[split] for split in splits_of(shift)]).write.format("noop").mode("overwrite").save()
 
     def transfer() -> None:
-        read_packs(spark, source, splits_of(shift)).mapInArrow(_count, "lines long").collect()
+        read_packs(spark, source, [[split] for split in splits_of(shift)]).mapInArrow(_count, "lines long").collect()
 
     stages: dict[str, Callable[[], None]] = {
         "Kafka source": read,

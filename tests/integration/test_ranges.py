@@ -1,5 +1,7 @@
 """The Kafka source of our own, beside an independent consumer."""
 
+from itertools import groupby
+
 import pytest
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
@@ -24,14 +26,17 @@ def topic(stack: Stack) -> KafkaTopic:
     return KafkaTopic(stack, unique("ranges"), 2, config={"max.message.bytes": str(LARGEST + 1000)})
 
 
-def read(spark: SparkSession, stack: Stack, topic: KafkaTopic, *ranges: tuple[int, int, int]) -> list[list[Found]]:
+def read(
+    spark: SparkSession, stack: Stack, topic: KafkaTopic, *ranges: tuple[int, int, int], tasks: int = 1
+) -> list[list[Found]]:
     """(range, offset, time, value) of each record, by pack, of these partitions and offsets."""
     splits = [
         Split(shard=Shard(1, partition), index=0, order=order, start=start, end=end)
         for order, (partition, start, end) in enumerate(ranges)
     ]
     source = Source(topic=topic.name, options=spark_options(connections_of(stack)("kafka_main")))
-    packs = read_packs(spark, source, splits).toArrow().to_batches(max_chunksize=1)
+    shares = [splits[number::tasks] for number in range(tasks)]
+    packs = read_packs(spark, source, shares).toArrow().to_batches(max_chunksize=1)
     return [
         [(range_of(pack), row["offset"], row["timestamp"], row["value"]) for row in unpack(pack).to_pylist()]
         for pack in packs
@@ -49,16 +54,22 @@ def sent(values: list[bytes | None], partition: int = 0) -> list[Sent]:
     ]
 
 
+@pytest.mark.parametrize("tasks", [1, 2, 3])
 def test_every_record_of_a_range_and_no_other_is_read_in_order(
-    spark: SparkSession, stack: Stack, topic: KafkaTopic
+    spark: SparkSession, stack: Stack, topic: KafkaTopic, tasks: int
 ) -> None:
     topic.send(sent([f"line {n}".encode() for n in range(100)]) + sent([b"other"] * 50, partition=1))
-    packs = read(spark, stack, topic, (0, 10, 40), (1, 0, 50), (0, 40, 100))
+    packs = read(spark, stack, topic, (0, 10, 40), (1, 0, 50), (0, 40, 100), tasks=tasks)
     everything = {(partition, offset): (when, value) for partition, offset, when, value in topic.read_all()}
-    wanted = [(0, 0, offset) for offset in range(10, 40)]
-    wanted += [(1, 1, offset) for offset in range(50)]
-    wanted += [(2, 0, offset) for offset in range(40, 100)]
-    assert flat(packs) == [(number, offset, *everything[partition, offset]) for number, partition, offset in wanted]
+    wanted = [(0, offset) for offset in range(10, 40)]
+    wanted += [(1, offset) for offset in range(50)]
+    wanted += [(0, offset) for offset in range(40, 100)]
+    if tasks == 2:
+        wanted = wanted[:30] + wanted[80:] + wanted[30:80]
+    assert [found[1:] for found in flat(packs)] == [
+        (offset, *everything[partition, offset]) for partition, offset in wanted
+    ]
+    assert [number for number, _ in groupby(found[0] for found in flat(packs))] == [0, 1, 2]
 
 
 def test_a_tombstone_has_no_value_and_an_empty_line_has_an_empty_one(

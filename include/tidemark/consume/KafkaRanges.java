@@ -1,5 +1,6 @@
 package tidemark.consume;
 
+import java.io.Serializable;
 import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
 import java.time.Duration;
@@ -10,6 +11,7 @@ import java.util.Iterator;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
+import java.util.concurrent.atomic.AtomicInteger;
 import org.apache.kafka.clients.consumer.Consumer;
 import org.apache.kafka.clients.consumer.ConsumerConfig;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
@@ -35,12 +37,12 @@ import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
 /**
- * A Spark source that reads given ranges of Kafka offsets, one task a range, and packs thousands of records into one row,
+ * A Spark source that reads given ranges of Kafka offsets and packs thousands of records into one row,
  * whose cells are the buffers of Arrow arrays. Spark's own Kafka source makes a row of each record, and handing those to
  * Python took longer than reading them and writing files together (docs/performance.md).
  *
- * <p>Options: `ranges`, as in `clicks/3/100/250,clicks/4/0/7` (half-open), and the consumer's settings behind `kafka.`.
- * Committed records only. A range that Kafka no longer has in full, or that gives nothing for a while, is an error.
+ * <p>Options: `ranges`, as in `clicks/3/100/250,clicks/4/0/7;clicks/5/0/90`: half-open, tasks divided by semicolons, read
+ * in this order and counted through; and the consumer's settings behind `kafka.`. Committed records only. A range that Kafka no longer has in full, or that gives nothing for a while, is an error.
  */
 public final class KafkaRanges implements TableProvider {
     /** Lists of numbers are little-endian: 64 bits for offsets and times, 32 for positions, where `values` begin and end. */
@@ -87,15 +89,17 @@ public final class KafkaRanges implements TableProvider {
     }
 
     private static final class RangesScan implements Scan, Batch {
-        private final InputPartition[] ranges;
+        private final Share[] shares;
         private final HashMap<String, Object> settings = new HashMap<>();
 
         RangesScan(CaseInsensitiveStringMap options) {
-            String[] texts = options.get("ranges").split(",");
-            ranges = new InputPartition[texts.length];
-            for (int number = 0; number < texts.length; number++) {
-                ranges[number] = Range.parse(number, texts[number]);
-            }
+            AtomicInteger numbers = new AtomicInteger();
+            shares =
+                Arrays.stream(options.get("ranges").split(";"))
+                    .map(task -> Arrays.stream(task.split(",")))
+                    .map(texts -> texts.map(text -> Range.parse(numbers.getAndIncrement(), text)).toArray(Range[]::new))
+                    .map(Share::new)
+                    .toArray(Share[]::new);
             options.forEach((name, value) -> {
                 if (name.startsWith("kafka.")) {
                     settings.put(name.substring("kafka.".length()), value);
@@ -118,7 +122,7 @@ public final class KafkaRanges implements TableProvider {
 
         @Override
         public InputPartition[] planInputPartitions() {
-            return ranges;
+            return shares;
         }
 
         @Override
@@ -127,7 +131,10 @@ public final class KafkaRanges implements TableProvider {
         }
     }
 
-    private record Range(int number, String topic, int partition, long start, long end) implements InputPartition {
+    /** What one task reads. */
+    private record Share(Range[] ranges) implements InputPartition {}
+
+    private record Range(int number, String topic, int partition, long start, long end) implements Serializable {
         static Range parse(int number, String text) {
             String[] parts = text.split("/");
             return new Range(
@@ -143,35 +150,34 @@ public final class KafkaRanges implements TableProvider {
     private record Readers(HashMap<String, Object> settings) implements PartitionReaderFactory {
         @Override
         public PartitionReader<InternalRow> createReader(InputPartition partition) {
-            return new RangeReader((Range) partition, settings);
+            return new ShareReader((Share) partition, settings);
         }
     }
 
-    private static final class RangeReader implements PartitionReader<InternalRow> {
+    /** Reads one range after the other; a row holds records of one range only. */
+    private static final class ShareReader implements PartitionReader<InternalRow> {
         private static final Duration POLL = Duration.ofSeconds(1);
         private static final long PATIENCE_NS = Duration.ofSeconds(120).toNanos();
 
-        private final Range range;
-        private final TopicPartition partition;
         private final Consumer<ByteBuffer, ByteBuffer> consumer;
+        private final Iterator<Range> ranges;
         private final Pack pack = new Pack();
-        private Iterator<ConsumerRecord<ByteBuffer, ByteBuffer>> polled = Collections.emptyIterator();
+        private Range range;
+        private TopicPartition partition;
+        private Iterator<ConsumerRecord<ByteBuffer, ByteBuffer>> polled;
         private ConsumerRecord<ByteBuffer, ByteBuffer> waiting;
 
-        RangeReader(Range range, Map<String, Object> settings) {
-            this.range = range;
-            partition = new TopicPartition(range.topic, range.partition);
+        ShareReader(Share share, Map<String, Object> settings) {
             consumer = new KafkaConsumer<>(settings, new ByteBufferDeserializer(), new ByteBufferDeserializer());
-            consumer.assign(List.of(partition));
-            consumer.seek(partition, range.start);
+            ranges = Arrays.asList(share.ranges).iterator();
+            begin(ranges.next());
         }
 
         @Override
         public boolean next() {
             pack.clear();
-            while (hasRecord() && pack.takes(waiting)) {
-                pack.add(waiting);
-                waiting = null;
+            while (!fill() && ranges.hasNext()) {
+                begin(ranges.next());
             }
             return pack.size() > 0;
         }
@@ -184,6 +190,23 @@ public final class KafkaRanges implements TableProvider {
         @Override
         public void close() {
             consumer.close(Duration.ZERO);
+        }
+
+        private void begin(Range next) {
+            range = next;
+            partition = new TopicPartition(range.topic, range.partition);
+            polled = Collections.emptyIterator();
+            waiting = null;
+            consumer.assign(List.of(partition));
+            consumer.seek(partition, range.start);
+        }
+
+        private boolean fill() {
+            while (hasRecord() && pack.takes(waiting)) {
+                pack.add(waiting);
+                waiting = null;
+            }
+            return pack.size() > 0;
         }
 
         private boolean hasRecord() {
