@@ -50,7 +50,7 @@ def time_commit(connections: Connections, shards: int) -> float:
         planner = Planner(
             stream=around.stream,
             ledger=around.ledger,
-            kafka=cast(KafkaCluster, _ManyPartitions(shards)),
+            kafka=lambda _: cast(KafkaCluster, _ManyPartitions(shards)),
             now_ms=now_ms,
             server_ms=around.server_ms,
         )

@@ -19,6 +19,7 @@ from pydantic import (
     model_validator,
 )
 
+from tidemark.environment import kafka_connection
 from tidemark.errors import WrongUse
 from tidemark.names import valid_cluster, valid_stream, valid_topic
 
@@ -118,7 +119,7 @@ class Stream(_Strict):
 
     @property
     def kafka_connection(self) -> str:
-        return f"kafka_{self.cluster}"
+        return kafka_connection(self.cluster)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -30,6 +30,11 @@ ZOOKEEPER = "zookeeper_default"
 WEBHDFS = "webhdfs_default"
 
 
+def kafka_connection(cluster: str) -> str:
+    """The id of the connection to a cluster, as streams and timelines name it."""
+    return f"kafka_{cluster}"
+
+
 class Connections(Protocol):
     def __call__(self, conn_id: str) -> Connection:
         """Raise WrongUse when there is no such connection."""

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from tidemark.ledger.records import Backfill, ByRecordTime, Gap, Positions, Proof, Shift
+from tidemark.ledger.records import Backfill, ByRecordTime, Gap, Positions, Proof, Retirement, Shift
 from tidemark.names import HOUR_MS, Hour, Shard
 
 
@@ -19,6 +19,8 @@ def advance(before: Positions, shift: Shift, digests: Mapping[Shard, str | None]
     """`digests`: of the record before each range's end; None where a marker or a hole stands there."""
     if shift.by_record_time:
         return _advance_backfill(before, shift, shift.by_record_time)
+    if shift.retirement:
+        return _retire(before, shift, shift.retirement)
     shards = before.shards
     gaps = list(before.gaps)
     if shift.move:
@@ -34,6 +36,7 @@ def advance(before: Positions, shift: Shift, digests: Mapping[Shard, str | None]
             next=found.end,
             watermark_ms=max(position.watermark_ms, shift.end_ms) if proven else position.watermark_ms,
             digest=digests.get(shard) if found.end > found.lost_from or is_moved else position.digest,
+            completed=position.completed or found.completes,
         )
     closed = tuple(
         replace(gap, until_ms=shards[Shard.parse(gap.shard)].watermark_ms)
@@ -42,6 +45,28 @@ def advance(before: Positions, shift: Shift, digests: Mapping[Shard, str | None]
     )
     still_open = tuple(gap for gap in gaps if shards[Shard.parse(gap.shard)].watermark_ms <= gap.since_ms)
     return Advanced(positions=replace(before.with_shards(shards), gaps=still_open), closed=closed)
+
+
+def _retire(before: Positions, shift: Shift, retirement: Retirement) -> Advanced:
+    """The timeline's shards leave the positions; what was not completed is a gap up to the time of the act."""
+    leaving = {shard: position for shard, position in before.shards.items() if shard.timeline == retirement.timeline}
+    lost = (
+        Gap(
+            shard=str(shard),
+            start=position.next,
+            end=shift.shards[shard].end,
+            since_ms=position.watermark_ms,
+            until_ms=shift.planned_ms,
+        )
+        for shard, position in leaving.items()
+        if not position.completed
+    )
+    waiting = [gap for gap in before.gaps if Shard.parse(gap.shard) in leaving]
+    kept = {shard: position for shard, position in before.shards.items() if shard not in leaving}
+    return Advanced(
+        positions=replace(before.with_shards(kept), gaps=tuple(gap for gap in before.gaps if gap not in waiting)),
+        closed=(*(replace(gap, until_ms=shift.planned_ms) for gap in waiting), *lost),
+    )
 
 
 def _advance_backfill(before: Positions, shift: Shift, by_record_time: ByRecordTime) -> Advanced:

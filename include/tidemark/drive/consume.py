@@ -1,5 +1,6 @@
 """See an interval consumed and committed."""
 
+import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -8,9 +9,9 @@ from tidemark.consume.commit import Committer, build_manifest
 from tidemark.consume.restore import missing_files, restore
 from tidemark.consume.results import SplitResult, TaskOrder
 from tidemark.drive.plan import log_shift, plan_shift, planner_of
-from tidemark.drive.services import Services, services
+from tidemark.drive.services import Services, now_ms, services
 from tidemark.drive.shifts import find_shift, prune_shifts
-from tidemark.environment import Connections
+from tidemark.environment import Connections, kafka_connection
 from tidemark.errors import DataLoss
 from tidemark.failpoints import reach
 from tidemark.kafka import spark_options
@@ -52,12 +53,20 @@ def consume_interval(
             bites = _bites(around, interval)
             if bites and not bites[-1].cut:
                 break
+            _let_switch_settle(around)
             plan_shift(around, interval, len(bites) + 1, lease)
             is_rerun = False
         if is_rerun:
             for bite in bites:
                 _restore(around, lease, bite, open_spark)
         log.info("is committed", extra={"manifest": bites[-1].manifest})
+
+
+def _let_switch_settle(around: Services) -> None:
+    """Wait for the grace after the last switch, minutes at most: a flag must not wait for one run more."""
+    settling_ms = planner_of(around).settling_ms()
+    while settling_ms is not None and min(now_ms(), around.server_ms()) < settling_ms:
+        time.sleep(min(1.0, max(0.01, (settling_ms - now_ms()) / 1000)))
 
 
 def _bites(around: Services, interval: Interval) -> list[ShiftRecord]:
@@ -153,8 +162,12 @@ def _read_splits(around: Services, committer: Committer, spark: "SparkSession") 
         storage=committer.storage,
         folder=committer.folder,
     )
-    options = spark_options(around.connections(around.stream.kafka_connection))
+    read = {shard.timeline for shard, found in shift.shards.items() if found.splits}
     sources = {
-        number: Source(topic=timeline.topic, options=options) for number, timeline in around.ledger.timelines().items()
+        number: Source(
+            topic=timeline.topic, options=spark_options(around.connections(kafka_connection(timeline.cluster)))
+        )
+        for number, timeline in around.ledger.timelines().items()
+        if number in read
     }
     return consume_splits(spark, shift, sources, order)

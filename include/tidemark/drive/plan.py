@@ -4,10 +4,11 @@ from tidemark.config import Stream
 from tidemark.drive.services import Services, now_ms, services
 from tidemark.drive.shifts import find_shift
 from tidemark.environment import Connections
-from tidemark.kafka import KafkaCluster
+from tidemark.errors import DataLoss, NotYet
 from tidemark.ledger.lease import LeaseTaken, StreamLease
 from tidemark.ledger.records import Shift
 from tidemark.logs import logger
+from tidemark.manifest import list_manifests
 from tidemark.names import Interval, Task
 from tidemark.plan.shift import Planner
 
@@ -31,7 +32,7 @@ def plan_interval(stream: Stream, interval: Interval, connections: Connections, 
                     log.info("left to consume: another shift is open", extra={"open": opened})
                 else:
                     plan_shift(around, interval, 1, lease)
-        except LeaseTaken as error:
+        except (LeaseTaken, NotYet) as error:
             log.info("left to consume: %s", error)
     return interval.shift
 
@@ -40,13 +41,19 @@ def planner_of(around: Services) -> Planner:
     return Planner(
         stream=around.stream,
         ledger=around.ledger,
-        kafka=KafkaCluster(around.connections(around.stream.kafka_connection)),
+        kafka=around.kafka,
         now_ms=now_ms,
         server_ms=around.server_ms,
     )
 
 
 def plan_shift(around: Services, interval: Interval, bite: int, lease: StreamLease) -> Shift:
+    """Raise DataLoss for a stream whose ledger is gone: planned as a new one it would be read a second time."""
+    if not around.ledger.head().value.number and list_manifests(around.storage()):
+        raise DataLoss(
+            f"Cannot plan {around.stream.name}: {around.stream.root} has manifests of committed shifts, ZooKeeper "
+            f"knows of none; `tidemark rebuild {around.stream.name}` restores its ledger"
+        )
     shift = planner_of(around).plan(interval, bite, lease)
     log_shift(around, "planned", shift)
     return shift

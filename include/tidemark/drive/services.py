@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from kazoo.client import KazooClient
 
 from tidemark.config import Stream
-from tidemark.environment import Connections
+from tidemark.environment import Connections, kafka_connection
+from tidemark.kafka import KafkaCluster
 from tidemark.ledger.lease import StreamLease, WorkerNode, announce_work, join_workers, touch_worker
 from tidemark.ledger.records import Shift
 from tidemark.ledger.stream import StreamLedger
@@ -39,6 +40,9 @@ class Services:
         queues = tuple(f"{self.stream.name}/{shard}" for shard in shift.shards)
         versions = {self.stream.name: shift.timelines_version}
         announce_work(self.client, self.worker, queues=queues, versions=versions)
+
+    def kafka(self, cluster: str) -> KafkaCluster:
+        return KafkaCluster(self.connections(kafka_connection(cluster)))
 
     def server_ms(self) -> int:
         """ZooKeeper's clock, read by writing a node."""

@@ -3,7 +3,7 @@
 Lists are indexed by partition and kept by timeline (`0001`), so that 5,000 partitions stay below 1 MiB.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from itertools import pairwise
@@ -71,16 +71,41 @@ class TimelinesVersion:
     version: int = 0
 
 
+class Parents(StrEnum):
+    """Of a shard whose timeline came by a switch."""
+
+    SAME = "same"
+    """The same partition of the timeline before: both had as many."""
+    ALL = "all"
+    """Every partition of the timeline before."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timeline:
+    """Closed once it has `ends`, by partition: they grow with a topic that goes on growing, and with them `latest`, the
+    last offsets, -1 where there never was a record. `snapshot` keeps the ends that the switch found.
+
+    `partitions`: those that it began with; partitions that were added later have no parents. `retired_ms`: from then on
+    no plan asks for it, and its shards have no positions.
+    """
+
     format: int = FORMAT
     cluster: str
     topic: str
     topic_id: str
     switched_ms: int
-    parents: str = "same"
+    partitions: int = 0
+    parents: Parents = Parents.SAME
     latest: tuple[int, ...] | None = None
     ends: tuple[int, ...] | None = None
+    snapshot: tuple[int, ...] | None = None
+    retired_ms: int | None = None
+
+    def ending(self, ends: Iterable[int]) -> "Timeline":
+        """Closed at these ends, or grown to them."""
+        found = tuple(ends)
+        snapshot = found if self.snapshot is None else self.snapshot
+        return replace(self, ends=found, latest=tuple(end - 1 for end in found), snapshot=snapshot)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -224,6 +249,8 @@ class Proof(StrEnum):
     """Of a backfill: the offsets between two record times, below the shard's start; says nothing of the watermark."""
     OPERATOR = "operator"
     """No proof: an operator moved a shard of the stream."""
+    WAITING = "waiting"
+    """No proof, nothing read: a parent of the shard is not completed, and this shift does not complete it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -231,6 +258,7 @@ class ShiftRange:
     """Half-open offsets of one shard, cut into `splits`: [start, points[0]), [points[0], points[1]), …, end).
 
     [lost_from, start) is a gap: records that were to be read and that Kafka no longer has. Mostly empty.
+    `completes`: its timeline was closed before it was planned, and the range reaches the broker's end.
     """
 
     lost_from: int
@@ -238,6 +266,7 @@ class ShiftRange:
     end: int
     points: tuple[int, ...] = ()
     proof: Proof
+    completes: bool = False
 
     @property
     def splits(self) -> tuple[tuple[int, int], ...]:
@@ -252,6 +281,8 @@ class _RangeColumns:
     points: Mapping[int, tuple[int, ...]]
     unproven: Mapping[int, Proof]
     lost_from: Mapping[int, int]
+    closed: bool = False
+    """A range that is proven completes its shard."""
 
 
 class ShiftState(StrEnum):
@@ -298,6 +329,27 @@ class Acceptance:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Switch:
+    """What makes a shift an operator's act: it reads and moves nothing, the stream goes on with a further timeline.
+
+    What it changed is in the manifest's timelines and positions.
+    """
+
+    timeline: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retirement:
+    """What makes a shift an operator's act: it reads nothing, and no plan asks for the timeline any more.
+
+    `abandoned`: its shards were not completed, and what they may have held is a gap.
+    """
+
+    timeline: int
+    abandoned: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Shift:
     """One run's work, frozen before anything is read: files, names and bytes follow from it alone."""
 
@@ -314,11 +366,13 @@ class Shift:
     by_record_time: ByRecordTime | None = None
     move: Move | None = None
     acceptance: Acceptance | None = None
+    switch: Switch | None = None
+    retirement: Retirement | None = None
 
     @property
     def is_act(self) -> bool:
         """Whether it is an operator's: it reads nothing."""
-        return self.move is not None or self.acceptance is not None
+        return any((self.move, self.acceptance, self.switch, self.retirement))
 
     @property
     def is_cut(self) -> bool:
@@ -335,6 +389,7 @@ class Shift:
                 points={partition: row.points for partition, row in rows.items() if row.points},
                 unproven={p: row.proof for p, row in rows.items() if row.proof is not Proof.END_OFFSET},
                 lost_from={p: row.lost_from for p, row in rows.items() if row.lost_from < row.start},
+                closed=any(row.completes for row in rows.values()),
             )
         return columns
 
@@ -343,12 +398,14 @@ class Shift:
         rows: dict[Shard, ShiftRange] = {}
         for timeline, columns in self.ranges.items():
             for partition, (start, end) in enumerate(zip(columns.start, columns.end, strict=True)):
+                proof = columns.unproven.get(partition, Proof.END_OFFSET)
                 rows[Shard(int(timeline), partition)] = ShiftRange(
                     lost_from=columns.lost_from.get(partition, start),
                     start=start,
                     end=end,
                     points=columns.points.get(partition, ()),
-                    proof=columns.unproven.get(partition, Proof.END_OFFSET),
+                    proof=proof,
+                    completes=columns.closed and proof is Proof.END_OFFSET,
                 )
         return rows
 

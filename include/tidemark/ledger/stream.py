@@ -49,8 +49,11 @@ class StreamLedger:
         return read(self.client, path, TimelinesVersion) or Versioned(TimelinesVersion(), -1)
 
     def timelines(self) -> dict[int, Timeline]:
+        return {order: node.value for order, node in self.timeline_nodes().items()}
+
+    def timeline_nodes(self) -> dict[int, Versioned[Timeline]]:
         orders = [int(name) for name in children(self.client, paths.timelines(self.stream))]
-        return {order: node.value for order in orders if (node := self.timeline(order))}
+        return {order: node for order in orders if (node := self.timeline(order))}
 
     def timeline(self, order: int) -> Versioned[Timeline] | None:
         return read(self.client, paths.timeline(self.stream, order), Timeline)

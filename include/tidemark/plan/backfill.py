@@ -24,7 +24,8 @@ MOST_EDGES = 10_000
 def is_backfill(interval: Interval, positions: Positions) -> bool:
     """Older than all that was planned, and something may lie below the shards' starts."""
     is_older = positions.first_ms is not None and interval.end_ms <= positions.first_ms
-    return is_older and any(position.start for position in positions.shards.values())
+    starts = [position.start for shard, position in positions.shards.items() if shard.timeline == TIMELINE]
+    return is_older and any(starts)
 
 
 def plan_backfill(

@@ -1,12 +1,13 @@
 """From positions and what Kafka says to the ranges of a shift: values in, values out."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from tidemark.config import Stream
 from tidemark.errors import DataLoss
 from tidemark.kafka import Offsets
-from tidemark.ledger.records import ByRecordTime, Positions, Proof, ShardPosition, ShiftRange, Window
+from tidemark.ledger.records import ByRecordTime, Positions, Proof, ShardPosition, ShiftRange, Timeline, Window
+from tidemark.lineage import is_free
 from tidemark.names import Interval, Shard, duration_ms
 
 SPLIT_RECORDS = 2_000_000
@@ -15,12 +16,13 @@ SPLIT_RECORDS = 2_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedWork:
-    """What the planning transaction stores: the positions that the plan starts from, and its ranges."""
+    """What the planning transaction stores: positions and timelines that the plan starts from, and its ranges."""
 
     positions: Positions
     ranges: Mapping[Shard, ShiftRange]
     window: Window
     by_record_time: ByRecordTime | None = None
+    timelines: Mapping[int, Timeline] = field(default_factory=dict)
 
 
 def plan_ranges(
@@ -31,16 +33,20 @@ def plan_ranges(
     positions: Positions,
     offsets: Mapping[Shard, Offsets],
     starts: Mapping[Shard, int] | None = None,
+    timelines: Mapping[int, Timeline] | None = None,
 ) -> PlannedWork:
     """Raise DataLoss where Kafka has less than was consumed already, or (offset_reset: fail) no longer what comes next.
 
-    `starts` are the offsets of the stream's start time, for the very first plan of a stream that has one.
+    `starts` are the offsets of the stream's start time, for the very first plan of a stream that has one. `timelines`
+    are all of the stream, the closed ones with the ends that they have now; the offsets were asked after the last
+    switch + grace.
     """
     known = positions.shards
     start_ms = _stream_start(stream, interval, planned_ms, positions, offsets)
     shards = {
-        shard: known.get(shard)
-        or _first_position(stream, positions, start_ms, offsets[shard], (starts or {}).get(shard))
+        shard: _reopened(known[shard], offsets[shard])
+        if shard in known
+        else _first_position(stream, positions, start_ms, offsets[shard], (starts or {}).get(shard))
         for shard in sorted(offsets)
     }
     first_ms = interval.start_ms if positions.first_ms is None else min(positions.first_ms, interval.start_ms)
@@ -48,7 +54,7 @@ def plan_ranges(
     lowest = stored.lowest_watermark_ms
     return PlannedWork(
         positions=stored,
-        ranges=_ranges(stream, shards, offsets),
+        ranges=_ranges(stream, shards, offsets, timelines or {}),
         window=Window(
             past_ms=(start_ms if lowest is None else lowest) - duration_ms(stream.skew.past),
             future_ms=planned_ms + duration_ms(stream.skew.future),
@@ -62,7 +68,9 @@ def _stream_start(
     """The begin of the earliest planned interval when the stream began at offset 0 everywhere, so that nothing that
     was ever written is out of reach and runs may come in any order; else the time of the first plan, for good."""
     if positions.start_ms is not None:
-        from_the_beginning = all(position.start == 0 for position in positions.shards.values())
+        # Once timeline 1 is retired nobody knows any more where it began.
+        shards = positions.shards
+        from_the_beginning = Shard(1, 0) in shards and all(position.start == 0 for position in shards.values())
         return min(positions.start_ms, interval.start_ms) if from_the_beginning else positions.start_ms
     from_the_beginning = stream.start == "earliest" and all(found.begin == 0 for found in offsets.values())
     return interval.start_ms if from_the_beginning else planned_ms
@@ -80,21 +88,56 @@ def _first_position(
     return ShardPosition(start=0, next=0, watermark_ms=start_ms if watermark is None else watermark, digest=None)
 
 
+def _reopened(position: ShardPosition, found: Offsets) -> ShardPosition:
+    """A shard of a closed timeline that got records after it was completed is not completed any more."""
+    return replace(position, completed=position.completed and found.end <= position.next)
+
+
 def _ranges(
-    stream: Stream, shards: Mapping[Shard, ShardPosition], offsets: Mapping[Shard, Offsets]
+    stream: Stream,
+    shards: Mapping[Shard, ShardPosition],
+    offsets: Mapping[Shard, Offsets],
+    timelines: Mapping[int, Timeline],
+) -> dict[Shard, ShiftRange]:
+    """Timeline by timeline, so that a shard is read in the same shift that completes its parents."""
+    ranges: dict[Shard, ShiftRange] = {}
+    completed: set[Shard] = set()
+    for order in sorted({shard.timeline for shard in shards}):
+        of_timeline = {shard: position for shard, position in shards.items() if shard.timeline == order}
+        free = {shard: found for shard, found in of_timeline.items() if is_free(shard, timelines, completed)}
+        is_closed = order in timelines and timelines[order].ends is not None
+        taken = sum(found.end - found.start for found in ranges.values())
+        moved = _ranges_of(stream, free, offsets, stream.max_records - taken, is_closed)
+        ranges |= {shard: moved.get(shard) or _waiting(position) for shard, position in of_timeline.items()}
+        completed |= {shard for shard, found in moved.items() if found.completes}
+    return ranges
+
+
+def _waiting(position: ShardPosition) -> ShiftRange:
+    return ShiftRange(lost_from=position.next, start=position.next, end=position.next, proof=Proof.WAITING)
+
+
+def _ranges_of(
+    stream: Stream,
+    shards: Mapping[Shard, ShardPosition],
+    offsets: Mapping[Shard, Offsets],
+    budget: int,
+    is_closed: bool,
 ) -> dict[Shard, ShiftRange]:
     starts = {shard: _start(stream, shard, position, offsets[shard]) for shard, position in shards.items()}
     ends = {shard: max(starts[shard], offsets[shard].stable) for shard in shards}
-    most = share_out({shard: ends[shard] - starts[shard] for shard in shards}, stream.max_records)
+    most = share_out({shard: ends[shard] - starts[shard] for shard in shards}, budget)
     ranges = {}
     for shard, position in shards.items():
         end = starts[shard] + most[shard]
+        proof = _proof(end, ends[shard], offsets[shard])
         ranges[shard] = ShiftRange(
             lost_from=position.next,
             start=starts[shard],
             end=end,
             points=split_points(starts[shard], end, SPLIT_RECORDS),
-            proof=_proof(end, ends[shard], offsets[shard]),
+            proof=proof,
+            completes=is_closed and proof is Proof.END_OFFSET,
         )
     return ranges
 

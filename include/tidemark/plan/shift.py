@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
+from typing import TypeVar
 
 from tidemark.config import Stream
 from tidemark.errors import DataLoss, NotYet, TidemarkError
@@ -21,9 +22,14 @@ from tidemark.ledger.records import (
 )
 from tidemark.ledger.stream import StreamLedger
 from tidemark.ledger.zookeeper import Transaction, Versioned
+from tidemark.lineage import grown, growths, last_switch_ms, live
+from tidemark.logs import logger
 from tidemark.names import Interval, Shard, duration_ms, isoformat, milliseconds
+from tidemark.plan.backfill import TIMELINE as BACKFILLED
 from tidemark.plan.backfill import is_backfill, plan_backfill
 from tidemark.plan.planner import PlannedWork, plan_ranges
+
+Found = TypeVar("Found")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,15 +37,35 @@ class _Basis:
     """What was read for a plan: the versions are what its transaction compares."""
 
     head: Versioned[Head]
-    timelines: Versioned[TimelinesVersion]
+    version: Versioned[TimelinesVersion]
     positions: Versioned[Positions]
-    timeline: Timeline
-    topic: Topic
+    timelines: Mapping[int, Versioned[Timeline]]
+    """All of the stream; until the first plan has stored timeline 1, the one in memory."""
+    sources: Mapping[int, "_Source"]
+    """Of those that are not retired."""
 
     @property
     def timelines_version(self) -> int:
         """The first plan stores timeline 1, and with it version 1."""
-        return self.timelines.value.version or 1
+        return self.version.value.version or 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Source:
+    """Where the records of a timeline are."""
+
+    order: int
+    kafka: KafkaCluster
+    topic: Topic
+
+    def offsets(self) -> dict[Shard, Offsets]:
+        return self._by_shard(self.kafka.offsets(self.topic.name, range(self.topic.partitions)))
+
+    def offsets_at(self, time_ms: int) -> dict[Shard, int]:
+        return self._by_shard(self.kafka.offsets_at(self.topic.name, range(self.topic.partitions), time_ms))
+
+    def _by_shard(self, found: Mapping[int, Found]) -> dict[Shard, Found]:
+        return {Shard(self.order, partition): value for partition, value in found.items()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +74,8 @@ class Planner:
 
     stream: Stream
     ledger: StreamLedger
-    kafka: KafkaCluster
+    kafka: Callable[[str], KafkaCluster]
+    """By the cluster's name."""
     now_ms: Callable[[], int]
     server_ms: Callable[[], int]
 
@@ -56,7 +83,7 @@ class Planner:
         """Freeze the interval's shift, or a further bite of it.
 
         A crash before the transaction leaves nothing; after it, the frozen shift, which the next run finds.
-        Raise NotYet before interval end + grace.
+        Raise NotYet before interval end + grace, and before the stream's last switch + grace.
         """
         planned_ms = self.asking_time(interval)
         head = self.ledger.head()
@@ -71,14 +98,15 @@ class Planner:
         record = ShiftRecord(number=number, state=ShiftState.PLANNED, cut=shift.is_cut, shift=shift)
         transaction.put(paths.shift(self.stream.name, shift.id), record, version=-1)
         self._commit(transaction, shift)
+        self._raise_alarms(basis, work)
         return shift
 
     def is_readable(self, shift: Shift) -> bool:
         """Whether Kafka still has the start of every range. Raise DataLoss when its log is another one by now."""
-        topic = self.kafka.describe(self.stream.topic)
-        self._timeline(topic, shift.planned_ms)
-        offsets = self._offsets(topic)
         ranges = {shard: found for shard, found in shift.shards.items() if found.splits}
+        timelines = self._timelines(shift.planned_ms)
+        sources = [self._source(order, timelines[order].value) for order in sorted({s.timeline for s in ranges})]
+        offsets = {shard: found for source in sources for shard, found in source.offsets().items()}
         for shard, found in ranges.items():
             if offsets[shard].end < found.end:
                 raise DataLoss(
@@ -97,6 +125,7 @@ class Planner:
         record = replace(planned.value, cut=again.is_cut, shift=again)
         transaction.put(paths.shift(self.stream.name, shift.id), record, version=planned.version)
         self._commit(transaction, again)
+        self._raise_alarms(basis, work)
         return again
 
     def asking_time(self, interval: Interval) -> int:
@@ -117,24 +146,36 @@ class Planner:
             )
         return asking
 
+    def settling_ms(self) -> int | None:
+        """Until then the ends of a timeline that was closed prove nothing, and nothing is planned."""
+        switched_ms = last_switch_ms(self.ledger.timelines())
+        return None if switched_ms is None else switched_ms + duration_ms(self.stream.grace)
+
     def _read(self, head: Versioned[Head], planned_ms: int) -> _Basis:
-        topic = self.kafka.describe(self.stream.topic)
+        settling_ms = self.settling_ms()
+        if settling_ms is not None and planned_ms < settling_ms:
+            raise NotYet(
+                f"Cannot plan {self.stream.name} at {isoformat(planned_ms)}: "
+                f"wanted its last switch + grace, {isoformat(settling_ms)}"
+            )
+        timelines = self._timelines(planned_ms)
         return _Basis(
             head=head,
-            timelines=self.ledger.timelines_version(),
+            version=self.ledger.timelines_version(),
             positions=self.ledger.positions(),
-            timeline=self._timeline(topic, planned_ms),
-            topic=topic,
+            timelines=timelines,
+            sources={order: self._source(order, found) for order, found in live(_values(timelines)).items()},
         )
 
     def _freeze(
         self, basis: _Basis, interval: Interval, shift: str, number: int, planned_ms: int
     ) -> tuple[Shift, PlannedWork]:
         positions = basis.positions.value
-        offsets = self._offsets(basis.topic)
-        self._check_digests(positions, offsets)
+        offsets = {shard: found for source in basis.sources.values() for shard, found in source.offsets().items()}
+        self._check_digests(basis, offsets)
+        timelines = self._grown(basis, offsets)
         if is_backfill(interval, positions):
-            work = self._backfill(basis.topic, interval, positions, offsets)
+            work = self._backfill(basis.sources[BACKFILLED], interval, positions, offsets)
         else:
             work = plan_ranges(
                 stream=self.stream,
@@ -142,7 +183,8 @@ class Planner:
                 planned_ms=planned_ms,
                 positions=positions,
                 offsets=offsets,
-                starts=self._starts(basis.topic) if positions.start_ms is None else None,
+                starts=self._starts(basis.sources[1]) if positions.start_ms is None else None,
+                timelines=timelines,
             )
         frozen = Shift(
             id=shift,
@@ -157,85 +199,125 @@ class Planner:
             ranges=Shift.columns(work.ranges),
             by_record_time=work.by_record_time,
         )
-        return frozen, work
+        return frozen, replace(work, timelines=timelines)
 
     def _backfill(
-        self, topic: Topic, interval: Interval, positions: Positions, offsets: Mapping[Shard, Offsets]
+        self, source: _Source, interval: Interval, positions: Positions, offsets: Mapping[Shard, Offsets]
     ) -> PlannedWork:
         return plan_backfill(
             stream=self.stream,
             interval=interval,
             positions=positions,
             offsets=offsets,
-            begins=self._offsets_at(topic, interval.start_ms),
-            ends=self._offsets_at(topic, interval.end_ms),
-            append_time=self.kafka.has_append_time(topic.name),
+            begins=source.offsets_at(interval.start_ms),
+            ends=source.offsets_at(interval.end_ms),
+            append_time=source.kafka.has_append_time(source.topic.name),
         )
 
     def _begin(self, basis: _Basis, shift: Shift, work: PlannedWork, lease: StreamLease) -> Transaction:
         name = self.stream.name
         transaction = self.ledger.begin(f"plan {shift.id}")
         lease.check_in(transaction)
-        if basis.timelines.value.version:
-            transaction.check(paths.timelines(name), version=basis.timelines.version)
+        if basis.version.value.version:
+            transaction.check(paths.timelines(name), version=basis.version.version)
         else:
             stored = TimelinesVersion(version=basis.timelines_version)
-            transaction.put(paths.timelines(name), stored, version=basis.timelines.version)
-            transaction.put(paths.timeline(name, 1), basis.timeline, version=-1)
+            transaction.put(paths.timelines(name), stored, version=basis.version.version)
+        for order, node in basis.timelines.items():
+            if node.version == -1 or work.timelines[order] != node.value:
+                transaction.put(paths.timeline(name, order), work.timelines[order], version=node.version)
         transaction.put(paths.positions(name), work.positions, version=basis.positions.version)
         return transaction
 
-    def _timeline(self, topic: Topic, planned_ms: int) -> Timeline:
-        stored = self.ledger.timelines().get(1)
-        if stored is None:
-            return Timeline(
-                cluster=self.stream.cluster, topic=self.stream.topic, topic_id=topic.id, switched_ms=planned_ms
+    def _timelines(self, planned_ms: int) -> dict[int, Versioned[Timeline]]:
+        """Raise TidemarkError when the configuration names none of them: somebody hoped to switch by that."""
+        stored = self.ledger.timeline_nodes()
+        configured = (self.stream.cluster, self.stream.topic)
+        if not stored:
+            topic = self.kafka(self.stream.cluster).describe(self.stream.topic)
+            first = Timeline(
+                cluster=self.stream.cluster,
+                topic=self.stream.topic,
+                topic_id=topic.id,
+                switched_ms=planned_ms,
+                partitions=topic.partitions,
             )
-        if (stored.cluster, stored.topic) != (self.stream.cluster, self.stream.topic):
+            return {1: Versioned(first, -1)}
+        if configured not in {(node.value.cluster, node.value.topic) for node in stored.values()}:
+            order, last = max(stored), stored[max(stored)].value
             raise TidemarkError(
                 f"Cannot plan {self.stream.name}: configured are topic {self.stream.topic} on {self.stream.cluster}, "
-                f"its timeline 1 is {stored.topic} on {stored.cluster}"
-            )
-        if stored.topic_id != topic.id:
-            raise DataLoss(
-                f"Cannot plan {self.stream.name}: topic {topic.name} has the id {topic.id}, wanted {stored.topic_id}; "
-                f"it was deleted and made again; `tidemark offsets set {self.stream.name} SHARD OFFSET` accepts that"
+                f"its timeline {order} is {last.topic} on {last.cluster}; `tidemark timeline switch` moves a stream"
             )
         return stored
 
-    def _offsets(self, topic: Topic) -> dict[Shard, Offsets]:
-        found = self.kafka.offsets(topic.name, range(topic.partitions))
-        return {Shard(1, partition): offsets for partition, offsets in found.items()}
+    def _source(self, order: int, timeline: Timeline) -> _Source:
+        kafka = self.kafka(timeline.cluster)
+        topic = kafka.describe(timeline.topic)
+        if timeline.topic_id != topic.id:
+            raise DataLoss(
+                f"Cannot plan {self.stream.name}: topic {topic.name} has the id {topic.id}, wanted "
+                f"{timeline.topic_id}; it was deleted and made again; "
+                f"`tidemark offsets set {self.stream.name} SHARD OFFSET` accepts that"
+            )
+        return _Source(order=order, kafka=kafka, topic=topic)
 
-    def _starts(self, topic: Topic) -> dict[Shard, int]:
+    def _grown(self, basis: _Basis, offsets: Mapping[Shard, Offsets]) -> dict[int, Timeline]:
+        """All timelines, the closed ones with the ends that they have now. Raise DataLoss where one ends before."""
+        timelines = _values(basis.timelines)
+        for order, timeline in live(timelines).items():
+            found = {shard.partition: offsets[shard].end for shard in sorted(offsets) if shard.timeline == order}
+            for partition, end in enumerate(timeline.ends or ()):
+                if found.get(partition, 0) < end:
+                    raise DataLoss(
+                        f"Cannot plan {self.stream.name}/{Shard(order, partition)}: it was closed at {end}, Kafka ends "
+                        f"at {found.get(partition, 0)}; `tidemark timeline abandon {self.stream.name} {order}` gives "
+                        "up what is missing"
+                    )
+            if timeline.ends is not None:
+                timelines[order] = grown(timeline, found.values())
+        return timelines
+
+    def _starts(self, source: _Source) -> dict[Shard, int]:
         """Where the stream's start time lies, by record time; nothing for `earliest` and `latest`."""
         if not isinstance(self.stream.start, datetime):
             return {}
-        return self._offsets_at(topic, milliseconds(self.stream.start))
+        return source.offsets_at(milliseconds(self.stream.start))
 
-    def _offsets_at(self, topic: Topic, time_ms: int) -> dict[Shard, int]:
-        found = self.kafka.offsets_at(topic.name, range(topic.partitions), time_ms)
-        return {Shard(1, partition): offset for partition, offset in found.items()}
+    def _check_digests(self, basis: _Basis, offsets: Mapping[Shard, Offsets]) -> None:
+        for order, source in basis.sources.items():
+            wanted = {
+                shard.partition: position
+                for shard, position in basis.positions.value.shards.items()
+                if shard.timeline == order
+                and position.digest
+                and offsets[shard].begin < position.next <= offsets[shard].end
+            }
+            found = source.kafka.digests(source.topic.name, {p: row.next - 1 for p, row in wanted.items()})
+            for partition, position in wanted.items():
+                if found.get(partition) != position.digest:
+                    shard = Shard(order, partition)
+                    raise DataLoss(
+                        f"Cannot plan {self.stream.name}/{shard}: the record at {position.next - 1} is not the one "
+                        f"that was consumed; the log was replaced; `tidemark offsets set {self.stream.name} {shard} "
+                        "OFFSET` accepts that"
+                    )
 
-    def _check_digests(self, positions: Positions, offsets: Mapping[Shard, Offsets]) -> None:
-        wanted = {
-            shard.partition: position
-            for shard, position in positions.shards.items()
-            if position.digest and offsets[shard].begin < position.next <= offsets[shard].end
-        }
-        found = self.kafka.digests(self.stream.topic, {p: position.next - 1 for p, position in wanted.items()})
-        for partition, position in wanted.items():
-            if found.get(partition) != position.digest:
-                raise DataLoss(
-                    f"Cannot plan {self.stream.name}/{Shard(1, partition)}: the record at {position.next - 1} is not "
-                    f"the one that was consumed; the log was replaced; `tidemark offsets set {self.stream.name} "
-                    f"{Shard(1, partition)} OFFSET` accepts that"
-                )
+    def _raise_alarms(self, basis: _Basis, work: PlannedWork) -> None:
+        """Of what grew since the last plan; `why` and the flags go on telling it."""
+        known = set(growths(_values(basis.timelines)))
+        for growth in growths(work.timelines):
+            if growth not in known:
+                logger(__name__, stream=self.stream.name).error("%s", growth)
 
     def _commit(self, transaction: Transaction, shift: Shift) -> None:
         reach("plan.before_transaction")
         self.ledger.commit_frozen(transaction, shift)
         reach("plan.after_transaction")
+
+
+def _values(nodes: Mapping[int, Versioned[Timeline]]) -> dict[int, Timeline]:
+    return {order: node.value for order, node in nodes.items()}
 
 
 def shift_id(interval: Interval, bite: int) -> str:
