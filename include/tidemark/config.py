@@ -36,6 +36,14 @@ def _parse_duration(value: object) -> timedelta:
     return timedelta(**{_UNITS[match[2]]: int(match[1])})
 
 
+def parse_duration(text: str) -> timedelta:
+    """As in the configuration. Raise WrongUse for anything else."""
+    try:
+        return _parse_duration(text)
+    except ValueError as error:
+        raise WrongUse(f"Cannot read {text!r} as a duration: {error}") from None
+
+
 def _parse_root(value: str) -> str:
     if not _ROOT.fullmatch(value) or ".." in value.split("/"):
         raise ValueError("wanted hdfs:///path or file:///path, without '..'")

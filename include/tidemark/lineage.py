@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass
 
 from tidemark.ledger.records import Parents, Timeline
-from tidemark.names import Shard, isoformat
+from tidemark.names import Hour, Shard, isoformat
 
 
 def parents_of(shard: Shard, timelines: Mapping[int, Timeline]) -> tuple[Shard, ...]:
@@ -75,6 +75,11 @@ def growths(timelines: Mapping[int, Timeline]) -> Iterator[Growth]:
             closed_at = timeline.snapshot[partition] if partition < len(timeline.snapshot) else 0
             if end > closed_at:
                 yield Growth(shard=Shard(order, partition), closed_ms=closed, closed_at=closed_at, end=end)
+
+
+def alarms_of(hour: Hour, timelines: Mapping[int, Timeline]) -> tuple[str, ...]:
+    """What grew after it was closed, as far as the hour may have had lines there."""
+    return tuple(str(growth) for growth in growths(timelines) if growth.closed_ms < hour.end_ms)
 
 
 def grown(timeline: Timeline, found: Iterable[int]) -> Timeline:

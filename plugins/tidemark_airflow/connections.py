@@ -17,7 +17,10 @@ async def connection_from_triggerer(conn_id: str) -> Connection:
 
 def exported_connections(stream: Stream) -> dict[str, str]:
     """What a Spark job of the stream finds in its environment: secrets never stand on a command line."""
-    wanted = [stream.kafka_connection, ZOOKEEPER, *([WEBHDFS] if stream.root.startswith("hdfs:") else [])]
+    from tidemark.drive.services import kafka_connections_of
+
+    kafka = kafka_connections_of(stream, connection_from_airflow)
+    wanted = [*kafka, ZOOKEEPER, *([WEBHDFS] if stream.root.startswith("hdfs:") else [])]
     return {variable_of(conn_id): dump_connection(connection_from_airflow(conn_id)) for conn_id in wanted}
 
 

@@ -110,7 +110,11 @@ def test_cursors_are_totally_ordered_as_the_records_lie(found: list[int], data: 
     )
     cursors = data.draw(st.lists(place, min_size=2, max_size=8))
     behind = {cursor: sum(found[: cursor.order - 1]) + cursor.offset + 1 for cursor in cursors}
-    ordered = sorted(cursors, key=cmp_to_key(lambda one, other: compare(one, other, 0, timelines)))
+
+    def by_place(one: Cursor, other: Cursor) -> int:
+        return compare(one, other, 0, timelines)
+
+    ordered = sorted(cursors, key=cmp_to_key(by_place))
     assert [behind[cursor] for cursor in ordered] == sorted(behind[cursor] for cursor in cursors)
     for one, other in pairwise(ordered):
         assert (compare(one, other, 0, timelines) == 0) == (behind[one] == behind[other])
@@ -192,9 +196,7 @@ class World:
 
     def offsets(self) -> dict[Shard, Offsets]:
         return {
-            Shard(order, partition): Offsets(
-                begin=0, stable=self.hanging.get(Shard(order, partition), end), end=end
-            )
+            Shard(order, partition): Offsets(begin=0, stable=self.hanging.get(Shard(order, partition), end), end=end)
             for order, log in self.logs.items()
             for partition, end in enumerate(log)
         }

@@ -41,25 +41,50 @@ def consume_interval(
     is missing of it restored. Spark is asked for only when there are records to read.
     """
     log = logger(__name__, stream=stream.name, shift=interval.shift)
-    with services(stream, connections, task) as around, around.lease().take(wait_s=LEASE_WAIT_S) as lease:
+    with services(stream, connections, task) as around:
         is_rerun = True
         while True:
-            opened = around.ledger.head().value.open
-            if opened:
-                finish_shift(around, lease, opened, open_spark)
-                prune_shifts(around)
-                is_rerun = False
-                continue
+            _let_operator_act(around)
+            with around.lease().take(wait_s=LEASE_WAIT_S) as lease:
+                has_worked, bites = _consume_until_wanted(around, lease, interval, open_spark)
+                is_rerun = is_rerun and not has_worked
+                if not bites:
+                    continue
+                if is_rerun:
+                    for bite in bites:
+                        _restore(around, lease, bite, open_spark)
+                log.info("is committed", extra={"manifest": bites[-1].manifest})
+                return
+
+
+def _consume_until_wanted(
+    around: Services, lease: StreamLease, interval: Interval, open_spark: "Callable[[], SparkSession]"
+) -> tuple[bool, list[ShiftRecord]]:
+    """Whether anything was done, and the interval's bites once all of it is committed.
+
+    Nothing is begun any more when an operator asks for the lease.
+    """
+    has_worked = False
+    while not (has_worked and around.ledger.is_lease_wanted()):
+        opened = around.ledger.head().value.open
+        if opened:
+            finish_shift(around, lease, opened, open_spark)
+            prune_shifts(around)
+        else:
             bites = _bites(around, interval)
             if bites and not bites[-1].cut:
-                break
+                return has_worked, bites
             _let_switch_settle(around)
             plan_shift(around, interval, len(bites) + 1, lease)
-            is_rerun = False
-        if is_rerun:
-            for bite in bites:
-                _restore(around, lease, bite, open_spark)
-        log.info("is committed", extra={"manifest": bites[-1].manifest})
+        has_worked = True
+    return has_worked, []
+
+
+def _let_operator_act(around: Services) -> None:
+    """Whoever asks for the lease takes his question back when he has it, or gives up; it dies with him."""
+    deadline = time.monotonic() + LEASE_WAIT_S
+    while around.ledger.is_lease_wanted() and time.monotonic() < deadline:
+        time.sleep(0.2)
 
 
 def _let_switch_settle(around: Services) -> None:

@@ -1,7 +1,7 @@
 """One stream and the living services around it."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -14,6 +14,7 @@ from tidemark.ledger.lease import StreamLease, WorkerNode, announce_work, join_w
 from tidemark.ledger.records import Shift
 from tidemark.ledger.stream import StreamLedger
 from tidemark.ledger.zookeeper import open_session
+from tidemark.lineage import live
 from tidemark.names import Task
 from tidemark.storage import FileAttributes, Storage, open_storage
 
@@ -41,12 +42,25 @@ class Services:
         versions = {self.stream.name: shift.timelines_version}
         announce_work(self.client, self.worker, queues=queues, versions=versions)
 
-    def kafka(self, cluster: str) -> KafkaCluster:
-        return KafkaCluster(self.connections(kafka_connection(cluster)))
+    @property
+    def kafka(self) -> Callable[[str], KafkaCluster]:
+        return clusters(self.connections)
 
     def server_ms(self) -> int:
         """ZooKeeper's clock, read by writing a node."""
         return touch_worker(self.client, self.worker)
+
+
+def clusters(connections: Connections) -> Callable[[str], KafkaCluster]:
+    """Kafka, by the cluster's name."""
+    return lambda cluster: KafkaCluster(connections(kafka_connection(cluster)))
+
+
+def kafka_connections_of(stream: Stream, connections: Connections) -> list[str]:
+    """The ids of the connections to the clusters of every timeline that may still be read."""
+    with open_session(connections) as client:
+        timelines = live(StreamLedger(client, stream.name).timelines())
+    return sorted({kafka_connection(found.cluster) for found in timelines.values()} or {stream.kafka_connection})
 
 
 def attributes_of(stream: Stream) -> FileAttributes:

@@ -5,12 +5,13 @@ from dataclasses import dataclass
 
 from kazoo.client import KazooClient
 
-from tidemark.environment import Connections
+from tidemark.environment import Connections, kafka_connection
 from tidemark.errors import TidemarkError
 from tidemark.inspect.workers import LeaseView, view_lease
 from tidemark.kafka import KafkaCluster, Offsets
 from tidemark.ledger.records import ShardPosition, Timeline
 from tidemark.ledger.stream import StreamLedger
+from tidemark.lineage import live
 from tidemark.names import Shard
 
 
@@ -57,7 +58,7 @@ def view_offsets(client: KazooClient, stream: str, connections: Connections) -> 
     head = ledger.head().value
     rows = [
         row
-        for order, timeline in sorted(ledger.timelines().items())
+        for order, timeline in live(ledger.timelines()).items()
         for row in _rows_of(order, timeline, positions, connections)
     ]
     return StreamOffsets(
@@ -93,6 +94,6 @@ def _offsets_of(timeline: Timeline, connections: Connections) -> list[Offsets]:
     """By partition. A closed timeline's ends are stored: its cluster may be gone."""
     if timeline.ends is not None:
         return [Offsets(begin=0, stable=end, end=end) for end in timeline.ends]
-    cluster = KafkaCluster(connections(f"kafka_{timeline.cluster}"))
+    cluster = KafkaCluster(connections(kafka_connection(timeline.cluster)))
     found = cluster.offsets(timeline.topic, range(cluster.describe(timeline.topic).partitions))
     return [found[partition] for partition in sorted(found)]

@@ -13,6 +13,7 @@ from tidemark.inspect.offsets import view_offsets
 from tidemark.inspect.workers import view_lease
 from tidemark.ledger.records import HourRecord
 from tidemark.ledger.stream import StreamLedger
+from tidemark.lineage import alarms_of
 from tidemark.names import Day, Hour, hours_of_day, isoformat
 from tidemark.publish.flag import read_hour_flag
 from tidemark.publish.rule import Cause, Reason, reasons_against
@@ -87,7 +88,8 @@ def explain_hour(
     record, positions = ledger.hour(hour).value, ledger.positions().value
     reasons = reasons_against(hour, record, positions, now_ms)
     flag = read_hour_flag(storage, hour, record.revision) if record.revision else None
-    notes = tuple(_notes(client, ledger, stream, record, reasons, connections))
+    alarms = alarms_of(hour, ledger.timelines())
+    notes = (*_notes(client, ledger, stream, record, reasons, connections), *alarms)
     return HourAnswer(hour=hour, revision=record.revision, reasons=reasons, notes=notes, flag=flag)
 
 

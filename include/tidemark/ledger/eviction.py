@@ -36,7 +36,7 @@ def find_holdings(client: KazooClient, worker: str) -> list[Holding]:
     for stream in children(client, paths.STREAMS):
         lease = read_lease(client, stream)
         if lease.owner == worker:
-            holdings.append(_holding(stream, None, lease))
+            holdings.append(holding_of(stream, lease))
         if stream in shown:
             holdings += _held_hours(client, stream, worker)
     return holdings
@@ -56,10 +56,10 @@ def evict(client: KazooClient, worker: str, holding: Holding) -> bool:
 def _held_hours(client: KazooClient, stream: str, worker: str) -> Iterator[Holding]:
     for hour, node in StreamLedger(client, stream).hours().items():
         if node.value.lease and node.value.lease.owner == worker:
-            yield _holding(stream, hour, node.value.lease)
+            yield holding_of(stream, node.value.lease, hour)
 
 
-def _holding(stream: str, hour: Hour | None, lease: LeaseRecord) -> Holding:
+def holding_of(stream: str, lease: LeaseRecord, hour: Hour | None = None) -> Holding:
     return Holding(stream=stream, hour=hour, task=lease.task, attempt=lease.attempt, epoch=lease.epoch)
 
 

@@ -22,6 +22,11 @@ def lease(stream: str) -> str:
     return f"/streams/{stream}/lease"
 
 
+def wanted(stream: str) -> str:
+    """Whoever asks the holder of the lease for it."""
+    return f"/streams/{stream}/wanted"
+
+
 def epochs(stream: str) -> str:
     return f"/streams/{stream}/epoch"
 

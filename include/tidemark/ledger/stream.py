@@ -1,6 +1,7 @@
 """The ledger of one stream: typed reads of its nodes, and transactions on them."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 
 from kazoo.client import KazooClient
 
@@ -88,6 +89,20 @@ class StreamLedger:
 
     def day(self, day: str) -> Versioned[DayRecord]:
         return read(self.client, paths.day(self.stream, day), DayRecord) or Versioned(DayRecord(), -1)
+
+    @contextmanager
+    def asking_for_lease(self, worker: str) -> Iterator[None]:
+        """Ask the job that holds the lease to give it up when its shift is finished; the question dies with us."""
+        path = f"{paths.wanted(self.stream)}/{worker}"
+        self.client.create(path, ephemeral=True, makepath=True)
+        try:
+            yield
+        finally:
+            if self.client.connected:
+                remove(self.client, path)
+
+    def is_lease_wanted(self) -> bool:
+        return bool(children(self.client, paths.wanted(self.stream)))
 
     def begin(self, act: str) -> Transaction:
         return Transaction(self.client, f"{act} of {self.stream}")

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 
 from tidemark.config import Stream
 from tidemark.errors import TidemarkError
+from tidemark.failpoints import reach
 from tidemark.ledger import paths
 from tidemark.ledger.lease import StreamLease
 from tidemark.ledger.records import (
@@ -61,7 +62,9 @@ def open_act(
     transaction.put(paths.head(stream.name), moved, version=head.version)
     record = ShiftRecord(number=number, state=ShiftState.PLANNED, shift=shift)
     transaction.put(paths.shift(stream.name, shift.id), record, version=-1)
+    reach("act.before_transaction")
     ledger.commit_frozen(transaction, shift)
+    reach("act.after_transaction")
     return shift
 
 

@@ -1,5 +1,6 @@
 """An operator's act: move one shard forward, or confirm it on a log that was replaced; what is left out is a gap."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from tidemark.config import Stream
@@ -34,7 +35,8 @@ class Outlook:
 class Mover:
     stream: Stream
     ledger: StreamLedger
-    kafka: KafkaCluster
+    kafka: Callable[[str], KafkaCluster]
+    """By the cluster's name."""
 
     def look(self, shard: Shard, offset: int) -> Outlook:
         """Raise WrongUse for a move that goes back, beyond what Kafka has, or nowhere."""
@@ -50,12 +52,13 @@ class Mover:
                 f"{subject} back from {position.next} to {offset}: it never goes back. To read something again, run "
                 "its hour again (airflow backfill create --reprocess-behavior completed): what is missing is restored"
             )
-        topic = self.kafka.describe(timeline.value.topic)
-        found = self.kafka.offsets(topic.name, [shard.partition])[shard.partition]
+        kafka = self.kafka(timeline.value.cluster)
+        topic = kafka.describe(timeline.value.topic)
+        found = kafka.offsets(topic.name, [shard.partition])[shard.partition]
         if offset > found.end:
             raise WrongUse(f"{subject} to {offset}: Kafka ends at {found.end}")
         was_made_again = topic.id != timeline.value.topic_id
-        if offset == position.next and not was_made_again and not self._is_replaced(topic, shard, position, found):
+        if offset == position.next and not was_made_again and not _is_replaced(kafka, topic, shard, position, found):
             raise WrongUse(f"{subject} to {offset}: it is there already, and its log was not replaced")
         return Outlook(
             shard=shard,
@@ -64,7 +67,7 @@ class Mover:
             kafka=found,
             topic=topic,
             was_made_again=was_made_again,
-            digest=self._digest_before(topic, shard, offset, found),
+            digest=_digest_before(kafka, topic, shard, offset, found),
         )
 
     def freeze(self, outlook: Outlook, lease: StreamLease, planned_ms: int) -> Shift:
@@ -103,14 +106,16 @@ class Mover:
         path = paths.timeline(self.stream.name, outlook.shard.timeline)
         transaction.put(path, replace(timeline.value, topic_id=outlook.topic.id), version=timeline.version)
 
-    def _is_replaced(self, topic: Topic, shard: Shard, position: ShardPosition, found: Offsets) -> bool:
-        stored = position.digest
-        return stored is not None and self._digest_before(topic, shard, position.next, found) != stored
 
-    def _digest_before(self, topic: Topic, shard: Shard, offset: int, found: Offsets) -> str | None:
-        if not found.begin < offset <= found.end:
-            return None
-        return self.kafka.digests(topic.name, {shard.partition: offset - 1}).get(shard.partition)
+def _is_replaced(kafka: KafkaCluster, topic: Topic, shard: Shard, position: ShardPosition, found: Offsets) -> bool:
+    stored = position.digest
+    return stored is not None and _digest_before(kafka, topic, shard, position.next, found) != stored
+
+
+def _digest_before(kafka: KafkaCluster, topic: Topic, shard: Shard, offset: int, found: Offsets) -> str | None:
+    if not found.begin < offset <= found.end:
+        return None
+    return kafka.digests(topic.name, {shard.partition: offset - 1}).get(shard.partition)
 
 
 def _without_digests(positions: Positions, confirmed: Shard) -> Positions:

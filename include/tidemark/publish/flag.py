@@ -26,6 +26,7 @@ def build_hour_flag(
     index: Sequence[IndexRecord],
     previous: Flag | None,
     published_ms: int,
+    alarms: Sequence[str] = (),
 ) -> Flag:
     """`added` are the manifests of the shifts that the hour got since `previous`; `index` its archive index."""
     before = previous["counts"] if previous else {"lines": 0, "late": 0, "skewed": 0, "bad": 0}
@@ -52,6 +53,7 @@ def build_hour_flag(
         },
         "files": files,
         "gaps": [asdict(gap) for gap in record.gaps],
+        **({"alarms": list(alarms)} if alarms else {}),
         "changes": {
             "shifts": [manifest.shift.id for manifest in added],
             "files": [file["path"] for file in files if file["path"] not in known],

@@ -88,7 +88,7 @@ def _held_by(gap: Gap) -> Reason:
     lost = (
         f"offsets [{gap.start}, {gap.end}) of shard {gap.shard} are lost"
         if gap.start < gap.end
-        else f"the log of shard {gap.shard} was replaced at {gap.start}"
+        else f"the log of shard {gap.shard} was replaced, or given up, at {gap.start}"
     )
     return Reason(
         cause=Cause.GAP,
