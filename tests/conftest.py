@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import HealthCheck, settings
 from pyspark.sql import SparkSession
+from tests.clusters import TwoClusters
 
 from tidemark.stack import DATA_SERVICES, DEFAULT_SERVICES, SPARK_CLUSTER, Stack
 from tidemark.stack.jars import jar_paths, resolve_jars
@@ -35,6 +36,17 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
         yield stack
     finally:
         stack.down()
+
+
+@pytest.fixture(scope="session")
+def clusters(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[TwoClusters]:
+    """The shared stack and a second broker."""
+    other = Stack(tmp_path_factory.mktemp("other-cluster"))
+    try:
+        other.up(("kafka",))
+        yield TwoClusters(main=stack, other=other)
+    finally:
+        other.down()
 
 
 @pytest.fixture(scope="session")

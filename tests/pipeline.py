@@ -12,6 +12,7 @@ from tidemark.drive.archive import archive_stream
 from tidemark.drive.consume import consume_interval
 from tidemark.drive.plan import plan_interval
 from tidemark.drive.publish import publish_stream
+from tidemark.environment import Connections
 from tidemark.ledger.stream import StreamLedger
 from tidemark.ledger.zookeeper import open_session
 from tidemark.names import HOUR_MS, Hour, Interval, Task
@@ -36,18 +37,19 @@ class Pipeline:
     stack: Stack
     spark: SparkSession
     storage: Storage
+    connections: Connections
 
     def plan(self, hour: Hour) -> str:
-        return plan_interval(self.stream, interval_of(hour), connections_of(self.stack), TASK)
+        return plan_interval(self.stream, interval_of(hour), self.connections, TASK)
 
     def consume(self, hour: Hour, task: Task = TASK) -> None:
-        consume_interval(self.stream, interval_of(hour), connections_of(self.stack), task, lambda: self.spark)
+        consume_interval(self.stream, interval_of(hour), self.connections, task, lambda: self.spark)
 
     def archive(self) -> None:
-        archive_stream(self.stream, connections_of(self.stack), TASK, lambda: self.spark)
+        archive_stream(self.stream, self.connections, TASK, lambda: self.spark)
 
     def publish(self) -> list[str]:
-        flags = publish_stream(self.stream, connections_of(self.stack), TASK)
+        flags = publish_stream(self.stream, self.connections, TASK)
         return [f"{flag.subject} {flag.revision}" for flag in flags]
 
     def run(self, hour: Hour) -> list[str]:
@@ -57,7 +59,7 @@ class Pipeline:
         return self.publish()
 
     def ledger(self, read: Callable[[StreamLedger], Found]) -> Found:
-        with open_session(connections_of(self.stack)) as client:
+        with open_session(self.connections) as client:
             return read(StreamLedger(client, self.stream.name))
 
 
@@ -68,6 +70,7 @@ def build(
     folder: str,
     *,
     partitions: int = 3,
+    connections: Connections | None = None,
     topic_config: Mapping[str, str] | None = None,
     **settings: object,
 ) -> Pipeline:
@@ -82,6 +85,7 @@ def build(
         stack=stack,
         spark=spark,
         storage=open_storage(stream.root, connections_of(stack)),
+        connections=connections or connections_of(stack),
     )
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass
 
 from tidemark.ledger.records import Parents, Timeline
-from tidemark.names import Hour, Shard, isoformat
+from tidemark.names import Shard, isoformat
 
 
 def parents_of(shard: Shard, timelines: Mapping[int, Timeline]) -> tuple[Shard, ...]:
@@ -77,9 +77,9 @@ def growths(timelines: Mapping[int, Timeline]) -> Iterator[Growth]:
                 yield Growth(shard=Shard(order, partition), closed_ms=closed, closed_at=closed_at, end=end)
 
 
-def alarms_of(hour: Hour, timelines: Mapping[int, Timeline]) -> tuple[str, ...]:
-    """What grew after it was closed, as far as the hour may have had lines there."""
-    return tuple(str(growth) for growth in growths(timelines) if growth.closed_ms < hour.end_ms)
+def alarms_of(timelines: Mapping[int, Timeline]) -> tuple[str, ...]:
+    """What grew after it was closed: told until an operator has looked at it and retired the timeline."""
+    return tuple(str(growth) for growth in growths(timelines) if timelines[growth.shard.timeline].retired_ms is None)
 
 
 def grown(timeline: Timeline, found: Iterable[int]) -> Timeline:

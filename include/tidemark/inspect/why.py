@@ -88,7 +88,7 @@ def explain_hour(
     record, positions = ledger.hour(hour).value, ledger.positions().value
     reasons = reasons_against(hour, record, positions, now_ms)
     flag = read_hour_flag(storage, hour, record.revision) if record.revision else None
-    alarms = alarms_of(hour, ledger.timelines())
+    alarms = alarms_of(ledger.timelines())
     notes = (*_notes(client, ledger, stream, record, reasons, connections), *alarms)
     return HourAnswer(hour=hour, revision=record.revision, reasons=reasons, notes=notes, flag=flag)
 

@@ -112,7 +112,7 @@ class Publisher:
             index=read_index(self.storage, hour, record.archives),
             previous=read_hour_flag(self.storage, hour, record.revision) if record.revision else None,
             published_ms=self.now_ms(),
-            alarms=alarms_of(hour, self.ledger.timelines()),
+            alarms=alarms_of(self.ledger.timelines()),
         )
 
     def _prepare(self, subject: str, revision: int, body: bytes) -> Publication:

@@ -1,0 +1,342 @@
+"""A stream moves between topics and clusters: on two real brokers, ZooKeeper, HDFS and Spark."""
+
+import json
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from subprocess import CompletedProcess
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+from tests.clusters import OTHER, TwoClusters
+from tests.commands import tidemark
+from tests.pipeline import FIRST, Pipeline, build, expected_lines, records
+from tests.services import KafkaTopic, Sent, read_json, visible_lines, walk
+from tests.waiting import wait_until
+
+from tidemark.drive import acts
+from tidemark.drive.acts import look_at_switch, retire, switch_timeline
+from tidemark.drive.services import services
+from tidemark.drive.why import why
+from tidemark.environment import Connection
+from tidemark.errors import Fenced, TidemarkError, WrongUse
+from tidemark.ledger.lease import LeaseTaken
+from tidemark.ledger.records import Retirement, Timeline
+from tidemark.ledger.stream import StreamLedger
+from tidemark.lineage import Cursor, compare
+from tidemark.names import HOUR_MS, Hour, Shard, Task
+from tidemark.publish.rule import Cause
+
+SECOND, THIRD = Hour(FIRST.end_ms), Hour(FIRST.end_ms + HOUR_MS)
+OPERATOR = Task(name="operator", attempt=1)
+
+
+@pytest.fixture
+def make(clusters: TwoClusters, spark: SparkSession) -> Callable[..., Pipeline]:
+    def make(partitions: int = 2, max_records: int = 1000) -> Pipeline:
+        return build(
+            clusters.main,
+            spark,
+            "hdfs",
+            "/timelines",
+            partitions=partitions,
+            connections=clusters.connections(),
+            grace="3s",
+            max_clock_skew="2s",
+            max_records=max_records,
+        )
+
+    return make
+
+
+def switch(pipeline: Pipeline, topic: KafkaTopic, cluster: str = OTHER, **options: Any) -> str:
+    outlook = look_at_switch(pipeline.stream, cluster, topic.name, pipeline.connections)
+    return switch_timeline(pipeline.stream, outlook, pipeline.connections, OPERATOR, **{"stable_s": 0.0, **options})
+
+
+def timelines_of(pipeline: Pipeline) -> dict[int, Timeline]:
+    return pipeline.ledger(StreamLedger.timelines)
+
+
+def version_of(pipeline: Pipeline) -> int:
+    return pipeline.ledger(lambda ledger: ledger.timelines_version().value.version)
+
+
+def completed_shards(pipeline: Pipeline) -> list[str]:
+    shards = pipeline.ledger(lambda ledger: ledger.positions().value.shards)
+    return [str(shard) for shard, position in sorted(shards.items()) if position.completed]
+
+
+def assert_each_record_once(pipeline: Pipeline, *topics: KafkaTopic) -> None:
+    wanted = sorted(line for topic in (pipeline.topic, *topics) for line in expected_lines(topic))
+    assert sorted(visible_lines(pipeline.storage)) == wanted
+
+
+@pytest.mark.parametrize(("before", "after"), [(4, 6), (6, 4)])
+def test_a_stream_moves_to_another_cluster_and_every_record_is_in_the_files_exactly_once(
+    make: Callable[..., Pipeline], clusters: TwoClusters, before: int, after: int
+) -> None:
+    pipeline, target = make(before), clusters.topic(OTHER, after)
+    pipeline.topic.send(records(FIRST, 60, before))
+    assert pipeline.run(FIRST) == [f"{FIRST} 1"]
+    pipeline.topic.send(records(SECOND, 30, before))
+    switch(pipeline, target)
+    target.send(records(SECOND, 20, after) + records(THIRD, 50, after))
+    assert version_of(pipeline) == 2
+    assert timelines_of(pipeline)[2].parents == "all"
+    assert pipeline.run(SECOND) == [f"{SECOND} 1"]
+    assert completed_shards(pipeline) == [f"0001-{partition}" for partition in range(before)]
+    assert pipeline.run(THIRD) == [f"{THIRD} 1"]
+    assert_each_record_once(pipeline, target)
+    flag = read_json(pipeline.storage, f"{SECOND.day}/23/_READY")
+    assert len(flag["shards"]) == before + after
+    assert flag["shards"]["0001-0"]["proof"] == "completed"
+    assert flag["counts"]["lines"] == 50
+    assert "alarms" not in flag
+    act = read_json(pipeline.storage, "_manifests/00000002-switch-00000002.json")
+    assert act["timelines"]["0001"]["latest"] == [90 // before - 1 + (p < 90 % before) for p in range(before)]
+
+
+def test_records_that_come_to_the_old_topic_later_are_taken_with_an_alarm_until_it_is_retired(
+    make: Callable[..., Pipeline], clusters: TwoClusters, caplog: pytest.LogCaptureFixture
+) -> None:
+    pipeline, target = make(), clusters.topic(OTHER, 2)
+    pipeline.topic.send(records(FIRST, 10, 2))
+    pipeline.run(FIRST)
+    switch(pipeline, target)
+    pipeline.run(SECOND)
+    assert completed_shards(pipeline) == ["0001-0", "0001-1"]
+    pipeline.topic.send([Sent(partition=1, time_ms=THIRD.start_ms, value=b"straggler")])
+    target.send(records(THIRD, 4, 2))
+    assert pipeline.run(THIRD) == [f"{THIRD} 1"]
+    alarm = "alarm: shard 0001-1 was closed at offset 5"
+    assert alarm in caplog.text
+    assert_each_record_once(pipeline, target)
+    assert completed_shards(pipeline) == ["0001-0", "0001-1"]
+    assert (timelines_of(pipeline)[1].latest, timelines_of(pipeline)[1].snapshot) == ((4, 5), (5, 5))
+    (told,) = read_json(pipeline.storage, f"{THIRD.day}/00/_READY")["alarms"]
+    assert told.startswith(alarm)
+    assert any(line.strip().startswith(alarm) for line in why(pipeline.stream, THIRD, pipeline.connections).lines("s"))
+
+    retire(pipeline.stream, Retirement(timeline=1, abandoned=False), pipeline.connections, OPERATOR)
+    pipeline.topic.send([Sent(partition=1, time_ms=THIRD.start_ms, value=b"nobody asks any more")])
+    fourth = Hour(THIRD.end_ms)
+    assert pipeline.run(fourth) == [f"{fourth} 1"]
+    shards = pipeline.ledger(lambda ledger: ledger.positions().value.shards)
+    assert sorted(shards) == [Shard(2, 0), Shard(2, 1)]
+
+
+def test_three_switches_in_a_row_over_timelines_that_were_never_used(
+    make: Callable[..., Pipeline], clusters: TwoClusters
+) -> None:
+    pipeline = make()
+    targets = [clusters.topic(cluster, 2) for cluster in (OTHER, "main", OTHER)]
+    pipeline.topic.send(records(FIRST, 10, 2))
+    pipeline.run(FIRST)
+    for target, cluster in zip(targets, (OTHER, "main", OTHER), strict=True):
+        switch(pipeline, target, cluster)
+    targets[-1].send(records(SECOND, 6, 2))
+    assert pipeline.run(SECOND) == [f"{SECOND} 1"]
+    assert completed_shards(pipeline) == [f"000{order}-{p}" for order in (1, 2, 3) for p in (0, 1)]
+    found = timelines_of(pipeline)
+    assert [found[order].latest for order in (1, 2, 3, 4)] == [(4, 4), (-1, -1), (-1, -1), None]
+    assert compare(Cursor(1, 4), Cursor(3, -1), 0, found) == 0 == compare(Cursor(2, -1), Cursor(4, -1), 0, found)
+    assert_each_record_once(pipeline, *targets)
+
+
+def test_nothing_is_planned_before_the_switch_and_the_grace_and_consume_waits_that_long(
+    make: Callable[..., Pipeline], clusters: TwoClusters
+) -> None:
+    pipeline, target = make(), clusters.topic(OTHER, 2)
+    pipeline.run(FIRST)
+    switch(pipeline, target)
+    # `plan` leaves it to `consume`, which waits.
+    assert pipeline.plan(SECOND) == "20261110T2300"
+    assert pipeline.ledger(lambda ledger: ledger.shift("20261110T2300")) is None
+    pipeline.consume(SECOND)
+    planned = read_json(pipeline.storage, "_manifests/00000003-20261110T2300.json")["shift"]["planned_ms"]
+    assert planned >= timelines_of(pipeline)[2].switched_ms + 3000
+    assert completed_shards(pipeline) == ["0001-0", "0001-1"]
+
+
+def test_a_cluster_that_is_gone_is_left_with_the_operators_offsets_and_abandoned_with_a_gap(
+    make: Callable[..., Pipeline], clusters: TwoClusters, unused_port: int
+) -> None:
+    pipeline, target = make(), clusters.topic(OTHER, 2)
+    pipeline.topic.send(records(FIRST, 10, 2))
+    pipeline.run(FIRST)
+    known = pipeline.connections
+
+    def without_main(conn_id: str) -> Connection:
+        found = known(conn_id)
+        gone = {"bootstrap.servers": f"127.0.0.1:{unused_port}"}
+        return Connection(conn_id=conn_id, extra=gone) if conn_id == "kafka_main" else found
+
+    stream = pipeline.stream
+    with pytest.raises(WrongUse, match=r"partition 0 was read up to 4, found 3"):
+        switch(pipeline, target, latest=[3, 7])
+    outlook = look_at_switch(stream, OTHER, target.name, without_main)
+    switch_timeline(stream, outlook, without_main, OPERATOR, latest=[6, 4])
+    with pytest.raises(WrongUse, match=r"2 of its shards are not completed, 0001-0 first"):
+        retire(stream, Retirement(timeline=1, abandoned=False), without_main, OPERATOR)
+    retire(stream, Retirement(timeline=1, abandoned=True), without_main, OPERATOR)
+    gaps = pipeline.ledger(lambda ledger: ledger.hour(SECOND).value.gaps)
+    assert [(gap.shard, gap.start, gap.end) for gap in gaps] == [("0001-0", 5, 7), ("0001-1", 5, 5)]
+    target.send(records(SECOND, 6, 2))
+    time.sleep(3)
+    gone_main = Pipeline(
+        stream=stream,
+        topic=pipeline.topic,
+        stack=pipeline.stack,
+        spark=pipeline.spark,
+        storage=pipeline.storage,
+        connections=without_main,
+    )
+    assert gone_main.run(SECOND) == []
+    assert_each_record_once(pipeline, target)
+    answer = why(stream, SECOND, without_main).as_json()
+    assert {reason["cause"] for reason in answer["reasons"]} == {Cause.GAP}
+
+
+# The lock
+
+
+def test_a_switch_waits_for_a_bounded_time_then_changes_nothing_or_evicts(
+    make: Callable[..., Pipeline], clusters: TwoClusters, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(acts, "LEASE_WAIT_S", 1.0)
+    pipeline, target = make(), clusters.topic(OTHER, 2)
+    pipeline.run(FIRST)
+    with services(pipeline.stream, pipeline.connections, Task(name="stuck", attempt=1)) as around:
+        held = around.lease().take(wait_s=0)
+        with pytest.raises(LeaseTaken, match="holds it for stuck, try 1"):
+            switch(pipeline, target)
+        assert version_of(pipeline) == 1
+        assert not around.ledger.is_lease_wanted()
+        held.confirm()
+        steps: list[str] = []
+        around.announce(_committed_shift(pipeline))
+        switch(pipeline, target, evict=True, on_step=steps.append)
+        with pytest.raises(Fenced):
+            held.confirm()
+    assert version_of(pipeline) == 2
+    assert f"{around.worker.name} (stuck) still has version 1: it cannot commit" in steps
+
+
+def _committed_shift(pipeline: Pipeline) -> Any:
+    from tidemark.manifest import read_manifest
+
+    (path,) = [path for path, _ in walk(pipeline.storage, "_manifests") if path.endswith("2200.json")]
+    return read_manifest(pipeline.storage, path).shift
+
+
+def test_a_job_that_takes_a_backlog_in_bites_gives_way_and_goes_on_afterwards(
+    make: Callable[..., Pipeline], clusters: TwoClusters
+) -> None:
+    pipeline, target = make(max_records=4), clusters.topic(OTHER, 2)
+    pipeline.topic.send(records(FIRST, 40, 2))
+    consumer = threading.Thread(target=pipeline.consume, args=(FIRST,))
+    consumer.start()
+    wait_until(lambda: pipeline.ledger(lambda ledger: ledger.head().value.number) > 2, "some bites", within_s=120)
+    act = switch(pipeline, target)
+    consumer.join(300)
+    assert not consumer.is_alive()
+    last = pipeline.ledger(lambda ledger: ledger.head().value.number)
+    assert 2 < int(act.rpartition("-")[2]) < last
+    pipeline.archive()
+    assert_each_record_once(pipeline)
+
+
+def test_of_two_initiators_one_gets_a_clear_error(make: Callable[..., Pipeline], clusters: TwoClusters) -> None:
+    pipeline = make()
+    one, two = clusters.topic(OTHER, 2), clusters.topic(OTHER, 2)
+    pipeline.run(FIRST)
+    stale = look_at_switch(pipeline.stream, OTHER, two.name, pipeline.connections)
+    switch(pipeline, one)
+    with pytest.raises(TidemarkError, match=r"version 2, wanted 1; somebody else changed them meanwhile"):
+        switch_timeline(pipeline.stream, stale, pipeline.connections, OPERATOR, stable_s=0.0)
+    assert sorted(timelines_of(pipeline)) == [1, 2]
+    assert timelines_of(pipeline)[2].topic == one.name
+
+
+def test_ends_that_do_not_stand_still_refuse_the_switch(make: Callable[..., Pipeline], clusters: TwoClusters) -> None:
+    pipeline, target = make(), clusters.topic(OTHER, 2)
+    pipeline.run(FIRST)
+    over = threading.Event()
+
+    def write() -> None:
+        while not over.wait(0.05):
+            pipeline.topic.send([Sent(partition=0, time_ms=SECOND.start_ms, value=b"x")])
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        with pytest.raises(TidemarkError, match=r"did not stand still for 2 s; move its producers first"):
+            switch(pipeline, target, stable_s=2.0)
+    finally:
+        over.set()
+        writer.join()
+    assert version_of(pipeline) == 1
+
+
+# The command
+
+
+class Commands:
+    """The command line, as an operator of this one stream has it."""
+
+    def __init__(self, pipeline: Pipeline, environment: dict[str, str], folder: Path) -> None:
+        stream = pipeline.stream
+        file = folder / "streams.yaml"
+        settings = {"cluster": "main", "topic": stream.topic, "root": stream.root, "owner": "test"}
+        file.write_text(json.dumps({"streams": {stream.name: settings}}))
+        self._stream = stream.name
+        self._environment = {**environment, "TIDEMARK_STREAMS": str(file)}
+
+    def run(self, command: str, *arguments: str) -> CompletedProcess[str]:
+        return tidemark("timeline", command, self._stream, *arguments, environment=self._environment)
+
+
+def test_the_command_shows_each_step_and_the_graph(
+    make: Callable[..., Pipeline], clusters: TwoClusters, tmp_path: Path
+) -> None:
+    pipeline, target = make(), clusters.topic(OTHER, 2)
+    commands = Commands(pipeline, clusters.environment(), tmp_path)
+    where = ("--cluster", OTHER, "--topic", target.name)
+    done = commands.run("switch", *where, "--dry-run")
+    assert (done.returncode, "it was never planned" in done.stderr) == (2, True)
+    pipeline.topic.send(records(FIRST, 10, 2))
+    pipeline.run(FIRST)
+
+    done = commands.run("switch", *where, "--dry-run")
+    assert done.returncode == 0, done.stderr
+    assert "Each new shard waits for the same partition of the old topic" in done.stdout
+    assert version_of(pipeline) == 1
+    for wrong, told in [
+        (("--cluster", OTHER, "--topic", "no-such-topic"), "has no such topic"),
+        (("--cluster", "main", "--topic", pipeline.stream.topic), "timeline 1 has claimed its records"),
+        ((*where, "--stable-for", "soon"), "wanted a number and a unit"),
+    ]:
+        done = commands.run("switch", *wrong, "--yes")
+        assert (done.returncode, told in done.stderr) == (2, True), done.stderr
+    assert version_of(pipeline) == 1
+
+    done = commands.run("switch", *where, "--stable-for", "1s", "--yes")
+    assert done.returncode == 0, done.stderr
+    steps = done.stdout.splitlines()[2:]
+    assert [step.partition(":")[0] for step in steps[:3]] == ["lock", "snapshot", "switched"]
+    assert "the last offsets of timeline 1 are [4, 4]" in done.stdout
+
+    listed = json.loads(commands.run("list", "--json").stdout)
+    assert [(row["timeline"], row["state"], row["latest"]) for row in listed] == [
+        (1, "closed", [4, 4]),
+        (2, "open", None),
+    ]
+    shown = json.loads(commands.run("show", "--json").stdout)
+    assert shown[1]["shards"][1]["parents"] == ["0001-1"]
+    assert "0002-0 after 0001-0: next 0, watermark" in commands.run("show").stdout
+    assert "0 of 2" in commands.run("list").stdout
+    done = commands.run("retire", "2", "--yes")
+    assert (done.returncode, "it is open" in done.stderr) == (2, True)
