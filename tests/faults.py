@@ -105,7 +105,7 @@ class Faults:
 
     def look(self, stream: Stream) -> Left:
         with open_session(connections_of(self.stack)) as client:
-            nodes = dict(_nodes_below(client, paths.stream(stream.name)))
+            nodes = dict(nodes_below(client, paths.stream(stream.name)))
         storage = self.storage(stream)
         return Left(nodes=nodes, files={path: storage.read(path) for path, _ in walk(storage)})
 
@@ -127,7 +127,7 @@ class Faults:
 
     def tasks_at_work(self) -> list[str]:
         with open_session(connections_of(self.stack)) as client:
-            nodes = dict(_nodes_below(client, paths.WORKERS))
+            nodes = dict(nodes_below(client, paths.WORKERS))
         return [parse(Worker, data).task for data in nodes.values()]
 
     def _write_nodes(self, stream: str, nodes: Mapping[str, bytes]) -> None:
@@ -141,8 +141,8 @@ def _without_name(data: bytes) -> bytes:
     return re.sub(rb'"stream":"fault-[0-9a-f]{8}"', b'"stream":"-"', data)
 
 
-def _nodes_below(client: KazooClient, folder: str, path: str = "") -> Iterator[tuple[str, bytes]]:
+def nodes_below(client: KazooClient, folder: str, path: str = "") -> Iterator[tuple[str, bytes]]:
     for name in sorted(client.get_children(f"{folder}{path}")):
         below = f"{path}/{name}"
         yield below, client.get(f"{folder}{below}")[0]
-        yield from _nodes_below(client, folder, below)
+        yield from nodes_below(client, folder, below)

@@ -1,9 +1,16 @@
 """Every path in storage, relative to the stream's root, is built here."""
 
+import re
+
+from tidemark.errors import WrongUse
 from tidemark.names import Hour, Shard
 
 HOURS_FLAG = "_READY"
 MANIFESTS = "_manifests"
+WORK = "_tmp"
+
+_FLAG = re.compile(r"_READY(?:\.([0-9]+))?", re.ASCII)
+_SEGMENT = re.compile(r"([0-9-]{10})/_index/([0-9]{2})-([0-9]{4,})\.jsonl", re.ASCII)
 
 
 def boom_name(shift: str, shard: Shard, split: int) -> str:
@@ -36,6 +43,10 @@ def archived_name(hour: Hour, archive: int, target: int) -> str:
 
 def archived(hour: Hour, name: str) -> str:
     return f"{hour_folder(hour)}/{name}"
+
+
+def index_folder(day: str) -> str:
+    return f"{day}/_index"
 
 
 def index_segment(hour: Hour, archive: int) -> str:
@@ -76,6 +87,19 @@ def hour_flag(hour: Hour, revision: int) -> str:
 
 def day_flag(day: str, revision: int) -> str:
     return f"{day}/{_flag_name(revision)}"
+
+
+def revision_of_flag(path: str) -> int | None:
+    """None for a file that is no flag."""
+    match = _FLAG.fullmatch(path.rsplit("/", 1)[-1])
+    return (int(match[1]) if match[1] else 1) if match else None
+
+
+def archive_of_segment(path: str) -> tuple[Hour, int]:
+    match = _SEGMENT.fullmatch(path)
+    if not match:
+        raise WrongUse(f"Cannot read {path!r} as the name of an index segment")
+    return Hour.parse(f"{match[1]}T{match[2]}"), int(match[3])
 
 
 def _flag_name(revision: int) -> str:

@@ -5,15 +5,24 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from subprocess import CompletedProcess
 from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 from tests.clusters import OTHER, TwoClusters
-from tests.commands import tidemark
-from tests.pipeline import FIRST, Pipeline, build, expected_lines, records
-from tests.services import KafkaTopic, Sent, read_json, visible_lines, walk
+from tests.pipeline import FIRST, Pipeline, records
+from tests.services import Sent, read_json, walk
+from tests.switching import (
+    OPERATOR,
+    Commands,
+    assert_each_record_once,
+    assert_killed_switch_leaves_all_or_nothing,
+    completed_shards,
+    moving_pipeline,
+    switch,
+    timelines_of,
+    version_of,
+)
 from tests.waiting import wait_until
 
 from tidemark.drive import acts
@@ -22,56 +31,22 @@ from tidemark.drive.services import services
 from tidemark.drive.why import why
 from tidemark.environment import Connection
 from tidemark.errors import Fenced, TidemarkError, WrongUse
+from tidemark.failpoints import Failpoint
 from tidemark.ledger.lease import LeaseTaken
-from tidemark.ledger.records import Retirement, Timeline
-from tidemark.ledger.stream import StreamLedger
+from tidemark.ledger.records import Retirement
 from tidemark.lineage import Cursor, compare
 from tidemark.names import HOUR_MS, Hour, Shard, Task
 from tidemark.publish.rule import Cause
 
 SECOND, THIRD = Hour(FIRST.end_ms), Hour(FIRST.end_ms + HOUR_MS)
-OPERATOR = Task(name="operator", attempt=1)
 
 
 @pytest.fixture
 def make(clusters: TwoClusters, spark: SparkSession) -> Callable[..., Pipeline]:
     def make(partitions: int = 2, max_records: int = 1000) -> Pipeline:
-        return build(
-            clusters.main,
-            spark,
-            "hdfs",
-            "/timelines",
-            partitions=partitions,
-            connections=clusters.connections(),
-            grace="3s",
-            max_clock_skew="2s",
-            max_records=max_records,
-        )
+        return moving_pipeline(clusters, spark, partitions=partitions, max_records=max_records)
 
     return make
-
-
-def switch(pipeline: Pipeline, topic: KafkaTopic, cluster: str = OTHER, **options: Any) -> str:
-    outlook = look_at_switch(pipeline.stream, cluster, topic.name, pipeline.connections)
-    return switch_timeline(pipeline.stream, outlook, pipeline.connections, OPERATOR, **{"stable_s": 0.0, **options})
-
-
-def timelines_of(pipeline: Pipeline) -> dict[int, Timeline]:
-    return pipeline.ledger(StreamLedger.timelines)
-
-
-def version_of(pipeline: Pipeline) -> int:
-    return pipeline.ledger(lambda ledger: ledger.timelines_version().value.version)
-
-
-def completed_shards(pipeline: Pipeline) -> list[str]:
-    shards = pipeline.ledger(lambda ledger: ledger.positions().value.shards)
-    return [str(shard) for shard, position in sorted(shards.items()) if position.completed]
-
-
-def assert_each_record_once(pipeline: Pipeline, *topics: KafkaTopic) -> None:
-    wanted = sorted(line for topic in (pipeline.topic, *topics) for line in expected_lines(topic))
-    assert sorted(visible_lines(pipeline.storage)) == wanted
 
 
 @pytest.mark.parametrize(("before", "after"), [(4, 6), (6, 4)])
@@ -281,22 +256,15 @@ def test_ends_that_do_not_stand_still_refuse_the_switch(make: Callable[..., Pipe
     assert version_of(pipeline) == 1
 
 
+@pytest.mark.parametrize("failpoint", ["act.before_transaction", "act.after_transaction"])
+def test_a_switch_whose_initiator_is_killed_happens_whole_or_not_at_all(
+    clusters: TwoClusters, spark: SparkSession, tmp_path: Path, failpoint: Failpoint
+) -> None:
+    """Around the transaction; every other step is tried in tests/long."""
+    assert_killed_switch_leaves_all_or_nothing(clusters, spark, tmp_path, failpoint)
+
+
 # The command
-
-
-class Commands:
-    """The command line, as an operator of this one stream has it."""
-
-    def __init__(self, pipeline: Pipeline, environment: dict[str, str], folder: Path) -> None:
-        stream = pipeline.stream
-        file = folder / "streams.yaml"
-        settings = {"cluster": "main", "topic": stream.topic, "root": stream.root, "owner": "test"}
-        file.write_text(json.dumps({"streams": {stream.name: settings}}))
-        self._stream = stream.name
-        self._environment = {**environment, "TIDEMARK_STREAMS": str(file)}
-
-    def run(self, command: str, *arguments: str) -> CompletedProcess[str]:
-        return tidemark("timeline", command, self._stream, *arguments, environment=self._environment)
 
 
 def test_the_command_shows_each_step_and_the_graph(

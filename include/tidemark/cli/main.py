@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from tidemark import __version__
-from tidemark.cli import boom, demo, flags, offsets, parse, stack, timeline, verify, why, workers
+from tidemark.cli import boom, demo, flags, offsets, parse, rebuild, stack, timeline, verify, why, workers
 from tidemark.errors import TidemarkError
 
 app = typer.Typer(
@@ -25,6 +25,7 @@ app.add_typer(timeline.app, name="timeline")
 app.add_typer(workers.app, name="workers")
 app.command()(why.why)
 app.command()(verify.verify)
+app.command()(rebuild.rebuild)
 app.command()(parse.parse)
 app.command()(demo.demo)
 

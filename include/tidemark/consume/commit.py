@@ -9,8 +9,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from tidemark import __version__, layout
-from tidemark.consume.advance import advance, hours_touched
+from tidemark.consume.advance import advance
 from tidemark.consume.results import SplitResult, WrittenFile
+from tidemark.consume.touch import hours_of, touch
 from tidemark.errors import AlreadyExists, CommitFailed, CommitStateUnknown, DataLoss, NotFound
 from tidemark.failpoints import reach
 from tidemark.ledger import paths
@@ -317,22 +318,9 @@ class Committer:
                 raise
 
     def _touch_hours(self, manifest: Manifest, transaction: Transaction) -> None:
-        """Hours that got lines are dirty, hours that a gap touches are held, one whose gaps are accepted is not."""
-        dirty = {Hour.parse(file.hour) for file in manifest.files if file.hour}
-        held = {hour for gap in manifest.gaps for hour in hours_touched(gap)}
-        acceptance = manifest.shift.acceptance
-        accepted = {Hour.parse(acceptance.hour)} if acceptance else set()
-        for hour in sorted(dirty | held | accepted):
+        for hour in hours_of(manifest):
             found = self.ledger.hour(hour)
-            gaps = (*found.value.gaps, *(gap for gap in manifest.gaps if hour in hours_touched(gap)))
-            if acceptance and hour in accepted:
-                gaps = tuple(replace(gap, accepted=gap.accepted or acceptance.reason) for gap in gaps)
-            touched = replace(
-                found.value,
-                dirty=(*found.value.dirty, self.shift.number) if hour in dirty else found.value.dirty,
-                gaps=gaps,
-            )
-            self.ledger.put_hour(transaction, hour, found, touched)
+            self.ledger.put_hour(transaction, hour, found, touch(found.value, hour, manifest))
 
     def _node(self) -> Versioned[ShiftRecord]:
         node = self.ledger.shift(self.shift.id)

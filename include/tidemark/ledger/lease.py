@@ -129,6 +129,7 @@ class StreamLease:
         self._began = monotonic()
         self._seen: tuple[tuple[int, int], float] | None = None
         self._held: Versioned[LeaseRecord] | None = None
+        self._session: int | None = None
         self._lost: str | None = None
         self._stop = threading.Event()
         self._renewer: threading.Thread | None = None
@@ -186,6 +187,7 @@ class StreamLease:
             freed = replace(held.value, owner=None)
             reach("lease.before_release")
             try:
+                self._check_session()
                 self._set(freed, held.version, within_s=self._expiry_s / 3)
             except (KazooException, KazooTimeoutError):
                 return
@@ -214,6 +216,7 @@ class StreamLease:
                 raise
         reach("lease.after_take")
         self._held = Versioned(mine, node.version + 1)
+        self._session = self._session_now()
         self._renewer = threading.Thread(target=self._renew_until_stopped, name="lease", daemon=True)
         self._renewer.start()
         return None
@@ -255,8 +258,20 @@ class StreamLease:
                     self._lost = f"the lease could not be renewed: {error!r}"
                     return
 
+    def _session_now(self) -> int | None:
+        """None while there is no connection."""
+        identity = self._client.client_id
+        return identity[0] if identity else None
+
+    def _check_session(self) -> None:
+        """Another session of ours may meet another lease under the same version, where ZooKeeper was lost and rebuilt:
+        then the one that was taken is lost. Without a connection nothing is written either."""
+        if self._session_now() not in (None, self._session):
+            raise NoNodeError("the session in which the lease was taken is over")
+
     def _renew(self, within_s: float) -> None:
         assert self._held is not None
+        self._check_session()
         renewed = replace(self._held.value, count=self._held.value.count + 1)
         path = paths.lease(self._stream)
         reach("lease.before_renewal")

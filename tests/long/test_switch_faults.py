@@ -1,0 +1,153 @@
+"""A switch whose initiator dies, stands still or loses ZooKeeper; a producer that never pauses: two real brokers."""
+
+import random
+import signal
+import threading
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+from pyspark.sql import SparkSession
+from tests.clusters import OTHER, TwoClusters
+from tests.pipeline import FIRST, records
+from tests.services import Sent, read_json, walk
+from tests.switching import (
+    SECOND,
+    Commands,
+    assert_each_record_once,
+    assert_goes_on,
+    assert_killed_switch_leaves_all_or_nothing,
+    completed_shards,
+    moving_pipeline,
+    switch,
+    timelines_of,
+    version_of,
+)
+from tests.waiting import wait_until
+
+from tidemark.errors import TidemarkError
+from tidemark.failpoints import Failpoint
+from tidemark.names import HOUR_MS, Hour
+
+THIRD = Hour(SECOND.end_ms)
+STEPS: tuple[Failpoint, ...] = (
+    "lease.before_take",
+    "lease.after_take",
+    "switch.after_lock",
+    "switch.after_snapshot",
+    "act.before_transaction",
+    "act.after_transaction",
+    "commit.before_manifest",
+    "commit.before_pending",
+    "commit.after_pending",
+    "commit.after_blocks",
+    "commit.after_manifest_moved",
+    "commit.after_discard",
+    "commit.before_transaction",
+    "commit.after_transaction",
+    "lease.before_release",
+    "lease.after_release",
+)
+
+
+@pytest.mark.parametrize("failpoint", STEPS)
+def test_a_switch_whose_initiator_is_killed_at_any_step_happens_whole_or_not_at_all(
+    clusters: TwoClusters, spark: SparkSession, tmp_path: Path, failpoint: Failpoint
+) -> None:
+    assert_killed_switch_leaves_all_or_nothing(clusters, spark, tmp_path, failpoint)
+
+
+def test_an_initiator_that_stood_still_while_others_worked_changes_nothing_when_it_wakes(
+    clusters: TwoClusters, spark: SparkSession, tmp_path: Path
+) -> None:
+    pipeline, target = moving_pipeline(clusters, spark), clusters.topic(OTHER, 2)
+    pipeline.topic.send(records(FIRST, 10, 2))
+    pipeline.run(FIRST)
+    commands = Commands(pipeline, clusters.environment(), tmp_path)
+    with commands.begin_switch(target, "act.before_transaction", "stop", tmp_path / "witness") as process:
+        status = psutil.Process(process.pid).status
+        wait_until(lambda: status() == psutil.STATUS_STOPPED, "the initiator stands still", within_s=120)
+        pipeline.topic.send(records(SECOND, 10, 2))
+        assert pipeline.run(SECOND) == [f"{SECOND} 1"]
+        process.send_signal(signal.SIGCONT)
+        told, _ = process.communicate(timeout=180)
+    assert process.returncode == 1, told
+    assert (sorted(timelines_of(pipeline)), version_of(pipeline)) == ([1], 1)
+    assert_each_record_once(pipeline)
+
+
+def test_a_switch_over_a_restart_of_zookeeper_happens_whole_or_not_at_all(
+    clusters: TwoClusters, spark: SparkSession, tmp_path: Path
+) -> None:
+    pipeline, target = moving_pipeline(clusters, spark), clusters.topic(OTHER, 2)
+    pipeline.topic.send(records(FIRST, 10, 2))
+    pipeline.run(FIRST)
+    witness = tmp_path / "witness"
+    commands = Commands(pipeline, clusters.environment(), tmp_path)
+    with commands.begin_switch(target, "switch.after_snapshot", "wait", witness) as process:
+        wait_until(witness.exists, "the snapshot is taken", within_s=120)
+        clusters.main.kill("zookeeper")
+        clusters.main.start("zookeeper")
+        witness.unlink()
+        told, _ = process.communicate(timeout=180)
+    orders = sorted(timelines_of(pipeline))
+    assert orders == ([1, 2] if process.returncode == 0 else [1]), told
+    if orders == [1]:
+        switch(pipeline, target)
+    assert_goes_on(pipeline, target)
+
+
+@pytest.mark.parametrize(("before", "after"), [(2, 2), (4, 6), (6, 4)])
+def test_a_producer_that_never_pauses_moves_at_a_random_moment_and_every_record_is_there_once(
+    clusters: TwoClusters, spark: SparkSession, before: int, after: int
+) -> None:
+    pipeline = moving_pipeline(clusters, spark, partitions=before, max_records=100_000)
+    target = clusters.topic(OTHER, after)
+    moves_at = time.monotonic() + random.uniform(0, 20)
+    over = threading.Event()
+    hours = [Hour(FIRST.start_ms + n * HOUR_MS) for n in range(3)]
+
+    def write() -> None:
+        number = 0
+        while not over.is_set():
+            topic = pipeline.topic if time.monotonic() < moves_at else target
+            batch = range(number, number + 50)
+            topic.send(
+                Sent(
+                    partition=n % topic.partitions,
+                    time_ms=hours[n % 3].start_ms + n % HOUR_MS,
+                    value=f"line {n}".encode(),
+                )
+                for n in batch
+            )
+            number += 50
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        pipeline.run(FIRST)
+
+        def is_switched() -> bool:
+            try:
+                switch(pipeline, target, stable_s=1.0)
+            except TidemarkError as error:
+                if "did not stand still" not in str(error):
+                    raise
+                return False
+            return True
+
+        wait_until(is_switched, "the producer has moved", within_s=180)
+        pipeline.run(SECOND)
+    finally:
+        over.set()
+        writer.join()
+    pipeline.run(THIRD)
+    assert len(completed_shards(pipeline)) == before
+    assert_each_record_once(pipeline, target)
+    everything = [*pipeline.topic.read_all(), *target.read_all()]
+    for hour in hours:
+        revisions = [path for path, _ in walk(pipeline.storage, f"{hour.day}/{hour.hh}") if "/_READY" in path]
+        flag = read_json(pipeline.storage, max(revisions, key=len))
+        wanted = sum(1 for _, _, when, _ in everything if hour.start_ms <= when < hour.end_ms)
+        assert flag["counts"]["lines"] == wanted > 0
