@@ -17,8 +17,9 @@ def verify(
     Exit code 0 when everything that could be compared agrees, 1 when not. Changes nothing.
     """
     from tidemark.config import load_stream
+    from tidemark.drive.services import clusters
     from tidemark.inspect.verify import verify_files, verify_records
-    from tidemark.kafka import KafkaCluster
+    from tidemark.ledger.stream import StreamLedger
     from tidemark.ledger.zookeeper import open_session
     from tidemark.names import Hour, hours_of_day, parse_subject
     from tidemark.publish.ask import ready_revision
@@ -30,16 +31,17 @@ def verify(
     hours = (wanted,) if isinstance(wanted, Hour) else hours_of_day(str(wanted))
     with open_session(connection_from_environment) as client:
         revisions = {hour: ready_revision(client, stream, hour) for hour in hours}
+        timelines = StreamLedger(client, stream).timelines()
     lacking = [str(hour) for hour, revision in revisions.items() if not revision]
     if lacking:
         raise TidemarkError(f"Cannot verify {stream}/{wanted}: {', '.join(lacking)} not ready; ask `tidemark why`")
     storage = open_storage(configured.root, connection_from_environment)
-    kafka = KafkaCluster(connection_from_environment(configured.kafka_connection))
+    kafka = clusters(connection_from_environment)
     agrees = True
     for hour, revision in revisions.items():
         flag = read_hour_flag(storage, hour, revision)
         typer.echo(f"{stream}/{hour}, revision {revision}")
-        for finding in (*verify_files(flag, storage), *verify_records(configured, flag, kafka)):
+        for finding in (*verify_files(flag, storage), *verify_records(configured, flag, timelines, kafka)):
             mark = {True: "ok", False: "DIFFERS", None: "-"}[finding.agrees]
             typer.echo(f"  {mark:8}{finding.subject}: {finding.text}")
             agrees = agrees and finding.agrees is not False

@@ -1,6 +1,6 @@
 """Count an hour again: its files against its flag, and both against Kafka while Kafka still has the records."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,6 +9,7 @@ from tidemark.config import Stream
 from tidemark.consume.timestamps import parse_message
 from tidemark.errors import NotFound
 from tidemark.kafka import KafkaCluster, Record
+from tidemark.ledger.records import Timeline
 from tidemark.names import Hour, Shard
 from tidemark.publish.flag import Flag
 from tidemark.storage import Storage
@@ -45,13 +46,30 @@ def _verify_file(file: dict[str, Any], storage: Storage) -> Finding:
     return Finding(subject=path, agrees=agrees, text=text)
 
 
-def verify_records(stream: Stream, flag: Flag, kafka: KafkaCluster) -> Iterator[Finding]:
-    """Every record of timeline 1 that may hold a line of the hour is read again, up to where the flag was written."""
-    hour = Hour.parse(flag["hour"])
+def verify_records(
+    stream: Stream, flag: Flag, timelines: Mapping[int, Timeline], kafka: Callable[[str], KafkaCluster]
+) -> Iterator[Finding]:
+    """Every record that may hold a line of the hour is read again, up to where the flag was written.
+
+    `kafka` by the cluster's name; a timeline that was retired is not asked any more.
+    """
     shards = {Shard.parse(name): row for name, row in flag["shards"].items()}
+    for order in sorted({shard.timeline for shard in shards}):
+        timeline = timelines[order]
+        rows = {shard: row for shard, row in shards.items() if shard.timeline == order}
+        if timeline.retired_ms is not None:
+            yield Finding(subject=f"timeline {order}", agrees=None, text="it is retired; not compared")
+        else:
+            yield from _verify_timeline(stream, flag, rows, timeline.topic, kafka(timeline.cluster))
+
+
+def _verify_timeline(
+    stream: Stream, flag: Flag, shards: Mapping[Shard, Any], topic: str, kafka: KafkaCluster
+) -> Iterator[Finding]:
+    hour = Hour.parse(flag["hour"])
     partitions = [shard.partition for shard in shards]
-    begins = kafka.offsets(stream.topic, partitions)
-    starts = kafka.offsets_at(stream.topic, partitions, hour.start_ms)
+    begins = kafka.offsets(topic, partitions)
+    starts = kafka.offsets_at(topic, partitions, hour.start_ms)
     for shard, row in shards.items():
         begin, start = begins[shard.partition].begin, starts[shard.partition]
         if row["first_offset"] is not None:
@@ -63,7 +81,7 @@ def verify_records(stream: Stream, flag: Flag, kafka: KafkaCluster) -> Iterator[
                 text=f"Kafka begins at {begin} and may have lost records of the hour; not compared",
             )
             continue
-        records = kafka.read(stream.topic, shard.partition, start, row["next"])
+        records = kafka.read(topic, shard.partition, start, row["next"])
         found = sum(1 for record in records if hour.start_ms <= _time_of(record, stream) < hour.end_ms)
         yield Finding(
             subject=f"shard {shard}",

@@ -167,7 +167,17 @@ class Switcher:
         for partition, (end, consumed) in enumerate(zip(ends, outlook.known, strict=False)):
             if end < consumed:
                 raise WrongUse(f"{subject}: partition {partition} was read up to {consumed - 1}, found {end - 1}")
+        for partition, (end, found) in enumerate(zip(ends, self._ends_if_asked(outlook.old), strict=False)):
+            if end > found:
+                raise WrongUse(f"{subject}: partition {partition} ends at {found - 1}, found {end - 1}")
         return ends
+
+    def _ends_if_asked(self, timeline: Timeline) -> tuple[int, ...]:
+        """None of a topic that is gone, or whose cluster does not answer: then the operator's word is all there is."""
+        try:
+            return self._ends(timeline)
+        except TidemarkError:
+            return ()
 
     def freeze(self, outlook: SwitchOutlook, ends: Sequence[int], lease: StreamLease, switched_ms: int) -> Shift:
         """The switch as the stream's open shift."""
