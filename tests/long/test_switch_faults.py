@@ -4,6 +4,8 @@ import random
 import signal
 import threading
 import time
+from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
@@ -11,6 +13,7 @@ import pytest
 from pyspark.sql import SparkSession
 from tests.clusters import OTHER, TwoClusters
 from tests.pipeline import FIRST, records
+from tests.proxy import Proxy
 from tests.services import Sent, read_json, walk
 from tests.switching import (
     SECOND,
@@ -26,9 +29,13 @@ from tests.switching import (
 )
 from tests.waiting import wait_until
 
-from tidemark.errors import TidemarkError
+from tidemark.drive.services import services
+from tidemark.environment import ZOOKEEPER, Connection
+from tidemark.errors import CommitFailed, CommitStateUnknown, TidemarkError
 from tidemark.failpoints import Failpoint
-from tidemark.names import HOUR_MS, Hour
+from tidemark.ledger import paths
+from tidemark.ledger.records import Head
+from tidemark.names import HOUR_MS, Hour, Task
 
 THIRD = Hour(SECOND.end_ms)
 STEPS: tuple[Failpoint, ...] = (
@@ -95,6 +102,37 @@ def test_a_switch_over_a_restart_of_zookeeper_happens_whole_or_not_at_all(
     assert orders == ([1, 2] if process.returncode == 0 else [1]), told
     if orders == [1]:
         switch(pipeline, target)
+    assert_goes_on(pipeline, target)
+
+
+def test_a_job_that_is_cut_off_from_zookeeper_does_not_hold_a_switch_and_cannot_commit_after_it(
+    clusters: TwoClusters, spark: SparkSession
+) -> None:
+    pipeline, target = moving_pipeline(clusters, spark), clusters.topic(OTHER, 2)
+    pipeline.topic.send(records(FIRST, 10, 2))
+    pipeline.run(FIRST)
+    direct = pipeline.connections(ZOOKEEPER)
+    assert direct.host is not None
+    assert direct.port is not None
+    with Proxy(direct.host, direct.port) as proxy, ExitStack() as opened:
+
+        def through_proxy(conn_id: str) -> Connection:
+            found = pipeline.connections(conn_id)
+            return replace(found, port=proxy.port) if conn_id == ZOOKEEPER else found
+
+        job = opened.enter_context(services(pipeline.stream, through_proxy, Task(name="cut off", attempt=1)))
+        lease = job.lease().take(wait_s=60)
+        head = job.ledger.head()
+        transaction = job.ledger.begin("commit of a job that was cut off")
+        lease.check_in(transaction)
+        transaction.put(paths.head(pipeline.stream.name), Head(number=99), version=head.version)
+        proxy.cut()
+        switch(pipeline, target)
+        proxy.heal()
+        wait_until(lambda: bool(job.client.connected), "the job is connected again", within_s=120)
+        with pytest.raises((CommitFailed, CommitStateUnknown)):
+            transaction.commit()
+    assert version_of(pipeline) == 2
     assert_goes_on(pipeline, target)
 
 

@@ -121,8 +121,7 @@ class _Rebuilder:
             for hour in hours_of_day(day):
                 record = self._hour(hour, past, folder)
                 if record != HourRecord():
-                    self.around.client.ensure_path(paths.hours_of(name, day))
-                    self._put(paths.hour(name, hour), self._fenced(record))
+                    self._put_hour(hour, record)
                     hours += 1
             if folder.day_revision:
                 self._put(paths.day(name, day), self._day(day, folder.day_revision))
@@ -186,9 +185,13 @@ class _Rebuilder:
         hours = tuple(flag["hours"][str(hour)]["revision"] for hour in hours_of_day(day))
         return DayRecord(state=HourState.READY, revision=revision, hours=hours)
 
-    def _fenced(self, record: HourRecord) -> HourRecord:
+    def _put_hour(self, hour: Hour, record: HourRecord) -> None:
         """Names of workers begin anew: an archiver of before must not find its own epoch."""
-        return replace(record, lease=LeaseRecord(epoch=self.lease.epoch))
+        fenced = replace(record, lease=LeaseRecord(epoch=self.lease.epoch))
+        transaction = self.around.ledger.begin(f"rebuild {hour}")
+        self.lease.check_in(transaction)
+        self.around.ledger.put_hour(transaction, hour, self.around.ledger.hour(hour), fenced)
+        transaction.commit()
 
     def _put(self, path: str, record: object) -> None:
         stat = ask(self.around.client.exists_async, path)
