@@ -5,6 +5,7 @@ Values in, values out. Shards of timeline n + 1 have parents in n; they move onl
 
 from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass
+from itertools import zip_longest
 
 from tidemark.ledger.records import Parents, Timeline
 from tidemark.names import Shard, isoformat
@@ -84,10 +85,7 @@ def alarms_of(timelines: Mapping[int, Timeline]) -> tuple[str, ...]:
 
 def grown(timeline: Timeline, found: Iterable[int]) -> Timeline:
     """A closed timeline whose topic has these ends now: its own never shrink."""
-    stored = timeline.ends or ()
-    ends = tuple(found)
-    wide = (*stored, *[0] * (len(ends) - len(stored)))
-    return timeline.ending(max(before, now) for before, now in zip(wide, ends, strict=True))
+    return timeline.ending(max(pair) for pair in zip_longest(timeline.ends or (), found, fillvalue=0))
 
 
 @dataclass(frozen=True, slots=True)

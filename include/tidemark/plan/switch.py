@@ -7,6 +7,7 @@ that the next run puts on record.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import zip_longest
 
 from tidemark.config import Stream
 from tidemark.errors import TidemarkError, WrongUse
@@ -167,7 +168,8 @@ class Switcher:
         for partition, (end, consumed) in enumerate(zip(ends, outlook.known, strict=False)):
             if end < consumed:
                 raise WrongUse(f"{subject}: partition {partition} was read up to {consumed - 1}, found {end - 1}")
-        for partition, (end, found) in enumerate(zip(ends, self._ends_if_asked(outlook.old), strict=False)):
+        broker = self._ends_if_asked(outlook.old)
+        for partition, (end, found) in enumerate(zip_longest(ends, broker, fillvalue=0) if broker else ()):
             if end > found:
                 raise WrongUse(f"{subject}: partition {partition} ends at {found - 1}, found {end - 1}")
         return ends
