@@ -24,6 +24,8 @@ from tidemark.names import valid_cluster, valid_stream, valid_topic
 
 _DURATION = re.compile(r"([0-9]{1,6})([smhd])", re.ASCII)
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
+_SIZE = re.compile(r"([0-9]{1,6})([kMG]B)", re.ASCII)
+_SIZES = {"kB": 10**3, "MB": 10**6, "GB": 10**9}
 _MODE = re.compile(r"0?[0-7]{3}", re.ASCII)
 _ROOT = re.compile(r"(hdfs|file):///[^\s\x00]+")
 
@@ -33,6 +35,13 @@ def _parse_duration(value: object) -> timedelta:
     if not match:
         raise ValueError("wanted a number and a unit s, m, h or d, such as 5m")
     return timedelta(**{_UNITS[match[2]]: int(match[1])})
+
+
+def _parse_size(value: object) -> int:
+    match = _SIZE.fullmatch(value) if isinstance(value, str) else None
+    if not match:
+        raise ValueError("wanted a number and a unit kB, MB or GB, such as 256MB")
+    return int(match[1]) * _SIZES[match[2]]
 
 
 def _parse_root(value: str) -> str:
@@ -94,6 +103,13 @@ class Files(_Strict):
     replication: Annotated[int, Field(ge=1, le=512)] | None = None
 
 
+class Archive(_Strict):
+    """How large archived files are; `rollover`: join files of an hour that is still open when they waited so long."""
+
+    target_size: Annotated[int, BeforeValidator(_parse_size), Field(ge=1)] = 256_000_000
+    rollover: Duration | None = None
+
+
 class Stream(_Strict):
     name: Annotated[str, AfterValidator(_refused_as_value_error(valid_stream))]
     cluster: Annotated[str, AfterValidator(_refused_as_value_error(valid_cluster))]
@@ -109,6 +125,7 @@ class Stream(_Strict):
     timestamp: Literal["kafka", "message"] = "kafka"
     compression: Literal["small", "fast"] = "small"
     files: Files = Files()
+    archive: Archive = Archive()
 
     @model_validator(mode="after")
     def _clock_skew_fits_into_grace(self) -> "Stream":

@@ -64,7 +64,7 @@ def test_files_are_left_to_the_file_system_by_default(tmp_path: Path) -> None:
         ),
         (
             "{cluster: main, topic: t, root: 'hdfs:///x', owner: w, topics: u}",
-            "field topics: found 'u': no such field; allowed are cluster, compression",
+            "field topics: found 'u': no such field; allowed are archive, cluster, compression",
         ),
         (
             "{cluster: main, topic: t, root: 'hdfs:///x', owner: w, max_clock_skew: 10m}",

@@ -4,10 +4,9 @@ import posixpath
 from collections.abc import Sequence
 
 from tidemark import layout
-from tidemark.boom.format import header_of
 from tidemark.consume.results import SplitResult
 from tidemark.errors import DataLoss
-from tidemark.index import IndexRecord, read_index
+from tidemark.index import IndexRecord, is_held, read_index
 from tidemark.ledger.stream import StreamLedger
 from tidemark.manifest import Manifest, ManifestFile
 from tidemark.names import Hour
@@ -22,7 +21,7 @@ def missing_files(storage: Storage, ledger: StreamLedger, manifest: Manifest) ->
     archived = {
         name: _archived(storage, ledger, Hour.parse(name)) for name in {file.hour for file in gone if file.hour}
     }
-    return tuple(file for file in gone if not _is_tiled(file, archived.get(file.hour or "", [])))
+    return tuple(file for file in gone if not is_held(file.path, file.lines, archived.get(file.hour or "", ())))
 
 
 def restore(
@@ -45,11 +44,3 @@ def _archived(storage: Storage, ledger: StreamLedger, hour: Hour) -> list[IndexR
     pieces = read_index(storage, hour, ledger.hour(hour).value.archives)
     sizes = {status.path: status.size for status in storage.list(layout.hour_folder(hour))}
     return [piece for piece in pieces if sizes.get(piece.destFile) == piece.destBytes]
-
-
-def _is_tiled(file: ManifestFile, pieces: Sequence[IndexRecord]) -> bool:
-    reached = len(header_of(file.path))
-    for piece in sorted(pieces, key=lambda piece: piece.srcFileStartOffset):
-        if piece.srcFile == file.path and piece.srcFileStartOffset == reached:
-            reached = piece.srcFileEndOffset
-    return reached == file.bytes

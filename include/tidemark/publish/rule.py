@@ -85,6 +85,15 @@ def _lagging(hour: Hour, positions: Positions) -> tuple[Reason, ...]:
 
 
 def _held_by(gap: Gap) -> Reason:
+    if gap.file:
+        return Reason(
+            cause=Cause.GAP,
+            shard=gap.shard,
+            text=f"gap: {gap.file} was found damaged or gone; it held offsets {gap.start} to {gap.end - 1} "
+            f"of shard {gap.shard}",
+            remedy="a rerun of its shift restores it while Kafka has the records (airflow backfill create, "
+            "--reprocess-behavior completed); `tidemark flags accept` publishes the hour without it",
+        )
     lost = (
         f"offsets [{gap.start}, {gap.end}) of shard {gap.shard} are lost"
         if gap.start < gap.end
