@@ -160,6 +160,10 @@ class HourArchiver:
         plan = record.archiving
         self._discard_older_epochs(hour, plan)
         work = self._work(hour, record, plan)
+        for path in _gap_files(record).intersection(work.files):
+            # Whoever found it damaged may have died before it was out of the way.
+            if self.storage.status(path) and self._digest_of(path) != work.files[path].digest:
+                self._set_aside(hour, path, "its digest is not that of the manifest")
         pieces = [*work.before, *self._fill(work, spread)]
         if plan.number > record.archives:
             self._mark_archived(work, pieces)
@@ -303,7 +307,7 @@ class HourArchiver:
         self._tell(work.hour, {path: reason}, "is a gap of the hour until a rerun of its shift restores it")
 
     def _set_aside(self, hour: Hour, path: str, reason: str) -> None:
-        self.leases.ensure_held(hour)
+        self.leases.confirm(hour)
         place, number = layout.set_aside(path), 1
         while True:
             try:
@@ -329,7 +333,7 @@ class HourArchiver:
         return {path: fault for path, fault in zip(targets, spread.verify(orders), strict=True) if fault}
 
     def _write_index(self, work: Work, segment: Segment) -> None:
-        self.leases.ensure_held(work.hour)
+        self.leases.confirm(work.hour)
         path, data = layout.index_segment(work.hour, work.plan.number), dump_index(segment)
         try:
             self.storage.create(path, data)
@@ -339,7 +343,7 @@ class HourArchiver:
 
     def _place(self, hour: Hour, joined: Sequence[Joined]) -> None:
         for target in joined:
-            self.leases.ensure_held(hour)
+            self.leases.confirm(hour)
             with suppress(AlreadyExists):
                 self.storage.rename(target.temporary, target.target.path)
             reach("archive.between_targets")
@@ -382,6 +386,7 @@ class HourArchiver:
         self._delete_sources(hour, [path for path in paths if path not in doubtful])
 
     def _delete_sources(self, hour: Hour, paths: Sequence[str]) -> None:
+        self.leases.confirm(hour)
         there = {status.path for status in self.storage.list(layout.incoming_folder(hour))}
 
         def delete(path: str) -> None:

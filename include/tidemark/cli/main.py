@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from tidemark import __version__
-from tidemark.cli import boom, demo, flags, offsets, parse, stack, verify, why, workers
+from tidemark.cli import archive, boom, demo, flags, offsets, parse, stack, verify, why, workers
 from tidemark.errors import TidemarkError
 
 app = typer.Typer(
@@ -21,6 +21,7 @@ app.add_typer(stack.app, name="stack")
 app.add_typer(boom.app, name="boom")
 app.add_typer(offsets.app, name="offsets")
 app.add_typer(flags.app, name="flags")
+app.add_typer(archive.app, name="archive")
 app.add_typer(workers.app, name="workers")
 app.command()(why.why)
 app.command()(verify.verify)

@@ -89,6 +89,11 @@ class HourLeases:
         if renewed is None or self._is_over() or self._monotonic() - renewed > self._expiry_s * 5 / 6:
             raise Fenced(f"Cannot go on with {self._ledger.stream}/{hour}: its lease is lost or could not be renewed")
 
+    def confirm(self, hour: Hour) -> None:
+        """The same, but ask ZooKeeper and not our memory."""
+        self.update("go on with", hour, lambda record: record)
+        self.ensure_held(hour)
+
     def update(self, act: str, hour: Hour, change: Callable[[HourRecord], HourRecord]) -> HourRecord:
         """Write the hour's record as its holder; others may write it, too (commits, flags), so read it again then."""
         while True:
