@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from tidemark import __version__
-from tidemark.cli import archive, boom, demo, flags, offsets, parse, stack, verify, why, workers
+from tidemark.cli import archive, boom, demo, flags, lookup, offsets, parse, stack, verify, why, workers
 from tidemark.errors import TidemarkError
 
 app = typer.Typer(
@@ -24,6 +24,8 @@ app.add_typer(flags.app, name="flags")
 app.add_typer(archive.app, name="archive")
 app.add_typer(workers.app, name="workers")
 app.command()(why.why)
+app.command()(lookup.locate)
+app.command()(lookup.cat)
 app.command()(verify.verify)
 app.command()(parse.parse)
 app.command()(demo.demo)
