@@ -201,8 +201,10 @@ def decode(data: bytes) -> list[Line]:
 
 def streams_file(rig: Rig, folder: Path) -> Path:
     """The stream as the command line and jobs find it."""
-    settings = {"cluster": "main", "topic": rig.stream.topic, "root": rig.stream.root, "owner": "test"}
+    settings: dict[str, Any] = {"cluster": "main", "topic": rig.stream.topic, "root": rig.stream.root, "owner": "test"}
     archive = {"target_size": f"{rig.stream.archive.target_size // 1000}kB"}
+    if rig.stream.retain:
+        settings |= {"retain": "1d", "skew": {"past": "12h"}}
     file = folder / f"{rig.stream.name}.yaml"
     file.write_text(json.dumps({"streams": {rig.stream.name: {**settings, "archive": archive}}}))
     return file

@@ -125,13 +125,32 @@ class Stream(_Strict):
     timestamp: Literal["kafka", "message"] = "kafka"
     compression: Literal["small", "fast"] = "small"
     files: Files = Files()
+    every: Duration = timedelta(hours=1)
     archive: Archive = Archive()
+    retain: Duration | None = None
+
+    @model_validator(mode="after")
+    def _late_lines_come_before_their_day_is_removed(self) -> "Stream":
+        if self.retain is not None and self.retain <= self.skew.past:
+            raise ValueError(f"retain {self.retain} must be longer than skew.past {self.skew.past}")
+        return self
 
     @model_validator(mode="after")
     def _clock_skew_fits_into_grace(self) -> "Stream":
         if self.max_clock_skew >= self.grace:
             raise ValueError(f"max_clock_skew {self.max_clock_skew} must be below grace {self.grace}")
         return self
+
+    @model_validator(mode="after")
+    def _hour_is_cut_into_whole_shifts(self) -> "Stream":
+        if self.every < timedelta(minutes=1) or self.every % timedelta(minutes=1) or timedelta(hours=1) % self.every:
+            raise ValueError(f"every {self.every} must be whole minutes of which an hour has a whole number")
+        return self
+
+    @property
+    def minutes(self) -> int:
+        """From one run to the next."""
+        return self.every // timedelta(minutes=1)
 
     @property
     def kafka_connection(self) -> str:

@@ -71,6 +71,18 @@ def test_files_are_left_to_the_file_system_by_default(tmp_path: Path) -> None:
             "max_clock_skew 0:10:00 must be below grace 0:05:00",
         ),
         (
+            "{cluster: main, topic: t, root: 'hdfs:///x', owner: w, retain: 7d}",
+            "retain 7 days, 0:00:00 must be longer than skew.past 7 days, 0:00:00",
+        ),
+        (
+            "{cluster: main, topic: t, root: 'hdfs:///x', owner: w, every: 7m}",
+            "every 0:07:00 must be whole minutes of which an hour has a whole number",
+        ),
+        (
+            "{cluster: main, topic: t, root: 'hdfs:///x', owner: w, archive: {target_size: 256}}",
+            "field archive.target_size: found 256: wanted a number and a unit kB, MB or GB",
+        ),
+        (
             "{cluster: main, topic: t, root: 'hdfs:///x', owner: w, files: {mode: 640}}",
             """field files.mode: found 640: wanted octal digits in quotes, such as "0640\"""",
         ),

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from tidemark import __version__
-from tidemark.cli import archive, boom, demo, flags, lookup, offsets, parse, stack, verify, why, workers
+from tidemark.cli import archive, boom, demo, flags, lookup, offsets, parse, retain, stack, verify, why, workers
 from tidemark.errors import TidemarkError
 
 app = typer.Typer(
@@ -27,6 +27,7 @@ app.command()(why.why)
 app.command()(lookup.locate)
 app.command()(lookup.cat)
 app.command()(verify.verify)
+app.command()(retain.retain)
 app.command()(parse.parse)
 app.command()(demo.demo)
 

@@ -422,6 +422,15 @@ class HourRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Retention:
+    """The days that a dry run listed: what its token removes, and nothing else."""
+
+    format: int = FORMAT
+    token: str
+    days: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DayRecord:
     """`hours`: the revisions of the 24 hours that the day's flag of `revision` was written for."""
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
-from tidemark.ledger.records import Gap, HourRecord, Positions
+from tidemark.ledger.records import Gap, HourRecord, HourState, Positions
 from tidemark.names import Hour, isoformat
 
 RULE = (
@@ -19,6 +19,7 @@ class Cause(StrEnum):
     LAGGING = "lagging"
     GAP = "gap"
     NOT_ARCHIVED = "not-archived"
+    EXPIRED = "expired"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +34,14 @@ class Reason:
 
 def reasons_against(hour: Hour, record: HourRecord, positions: Positions, now_ms: int) -> tuple[Reason, ...]:
     """Empty when the hour is ready. Compared with the hour's end: a shard that lags inside the hour holds it."""
+    if record.state is HourState.EXPIRED:
+        return (
+            Reason(
+                cause=Cause.EXPIRED,
+                text="it is expired: retention has removed its day",
+                remedy="nothing: its lines are gone",
+            ),
+        )
     first = positions.first_hour
     if first is None:
         return (
