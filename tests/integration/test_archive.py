@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
-from tests.archive import HOUR, TASK, BoomFile, Rig, cut, decode, lines, new_rig
+from tests.archive import HOUR, TASK, BoomFile, Rig, boom_file, cut, decode, lines, new_rig, streams_file
+from tests.commands import tidemark
 from tests.waiting import wait_until
 
 from tidemark import layout
@@ -20,7 +21,7 @@ from tidemark.boom.reader import BoomReader
 from tidemark.errors import CorruptFile, Fenced
 from tidemark.ledger.hour_lease import HourLeases
 from tidemark.ledger.lease import join_workers
-from tidemark.names import Task
+from tidemark.names import Hour, Task
 from tidemark.stack import Stack
 
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -308,3 +309,50 @@ def test_leftovers_below_tmp_that_nobody_names_are_removed(rig: Rig) -> None:
     assert rig.storage.status(f"_tmp/flag-{HOUR}-0001/abc")
     rig.storage.delete("_tmp", recursive=True)
     assert rig.readable() == expected
+
+
+def test_an_hour_that_lost_its_index_is_told_and_keeps_no_other_from_being_archived(
+    rig: Rig, caplog: pytest.LogCaptureFixture
+) -> None:
+    fill(rig)
+    rig.archive()
+    rig.storage.delete(layout.index_segment(HOUR, 1))
+    later = Hour(HOUR.end_ms)
+    found = lines(10, hour=later)
+    rig.commit(3, {"0001-0": boom_file(rig.path(3, "0001-0", hour=later), [found])}, later)
+    assert rig.archive() == [later]
+    assert rig.readable(later) == found
+    assert "2026-11-10/_index/22-0001.jsonl is gone" in caplog.text
+
+
+def test_check_tells_what_repair_will_do_and_changes_nothing(rig: Rig, tmp_path: Path) -> None:
+    expected = fill(rig)
+    environment = {**rig.stack.environment(), "TIDEMARK_STREAMS": str(streams_file(rig, tmp_path))}
+
+    def run(*arguments: str) -> tuple[int, str]:
+        done = tidemark("archive", *arguments, environment=environment)
+        return done.returncode, done.stdout + done.stderr
+
+    sources = {path: data for path, data in rig.files().items() if "/_incoming/" in path}
+    assert run("repair", rig.stream.name, "--yes")[0] == 0
+    assert run("check", rig.stream.name) == (0, "1 hours: nothing is wrong\n")
+    damaged = rig.visible()[0]
+    data = rig.storage.read(damaged)
+    rig.storage.delete(damaged)
+    rig.storage.create(damaged, data[:-1] + b"x")
+    for path, source in sources.items():
+        rig.storage.create(path, source)
+    before = rig.files()
+    code, told = run("check", rig.stream.name, HOUR.day)
+    assert code == 1
+    assert f"{damaged}: " in told
+    assert "void it, archive its sources again" in told
+    assert "an archive holds it: delete it" in told
+    code, told = run("repair", rig.stream.name)
+    assert (code, "say --yes" in told) == (2, True)
+    assert rig.files() == before
+    assert run("repair", rig.stream.name, "--yes")[0] == 0
+    assert run("check", rig.stream.name)[0] == 0
+    assert_archived(rig, expected)
+    assert rig.storage.read(f"_bad/{damaged}") == data[:-1] + b"x"
+    assert rig.record().gaps == ()

@@ -2,18 +2,21 @@
 
 import os
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from tests.archive import HOUR, Rig, cut, decode, lines, new_rig
+from tests.archive import HOUR, Rig, cut, decode, lines, new_rig, streams_file
 
 from tidemark import failpoints, layout
+from tidemark.environment import repository_folder
 from tidemark.errors import TidemarkError
 from tidemark.failpoints import Failpoint
 from tidemark.names import Task
 from tidemark.stack import Stack
+from tidemark.stack.processes import plain_environment
 
 SIZE = {"archive": {"target_size": "1kB"}}
 RETRY = Task(name="archive", attempt=2)
@@ -61,6 +64,36 @@ def rigs(stack: Stack) -> tuple[Rig, Rig, list[tuple[int, bytes]]]:
     fill(twin)
     twin.archive()
     return rig, twin, expected
+
+
+@pytest.mark.parametrize(
+    ("step", "exit_code"), [("archive.task_writing", 1), ("archive.after_index", -9), ("archive.after_archived", -9)]
+)
+def test_a_spark_job_that_is_killed_is_followed_by_one_that_ends_with_the_same_bytes(
+    rigs: tuple[Rig, Rig, list[tuple[int, bytes]]], tmp_path: Path, step: Failpoint, exit_code: int
+) -> None:
+    rig, twin, expected = rigs
+    witness = tmp_path / "witness"
+    kill = {"TIDEMARK_FAILPOINT": f"{step}=kill", "TIDEMARK_FAILPOINT_WITNESS": str(witness)}
+    assert run_job(rig, tmp_path, attempt=1, environment=kill) == exit_code
+    assert step in witness.read_text()
+    assert rig.readable() == expected
+    assert run_job(rig, tmp_path, attempt=2, environment={}) == 0
+    assert_as_if_nothing_had_happened(rig, twin, expected)
+
+
+def run_job(rig: Rig, folder: Path, attempt: int, environment: dict[str, str]) -> int:
+    """jobs/archive.py as a process of its own, with a Spark of its own."""
+    job = str(repository_folder() / "jobs" / "archive.py")
+    command = [sys.executable, job, "--stream", rig.stream.name, "--task", "job", "--attempt", str(attempt)]
+    settings = {
+        **plain_environment(),
+        **rig.stack.environment(),
+        "PYSPARK_SUBMIT_ARGS": "--master local[2] pyspark-shell",
+        "TIDEMARK_STREAMS": str(streams_file(rig, folder)),
+        **environment,
+    }
+    return subprocess.run(command, env=settings, check=False, timeout=300).returncode
 
 
 @pytest.mark.parametrize("service", ["zookeeper", "namenode", "datanode"])

@@ -6,7 +6,7 @@ piece is read from its target if that exists, else from its source, so every lin
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -17,7 +17,7 @@ from tidemark.archive.join import Joined, JoinOrder, Refused, RewriteOrder, Veri
 from tidemark.archive.plan import Source, Target, plan_targets, targets_of_index
 from tidemark.archive.survey import Surveyor
 from tidemark.boom.format import BoomBlock
-from tidemark.errors import AlreadyExists, CorruptFile, DataLoss
+from tidemark.errors import AlreadyExists, CorruptFile, DataLoss, NotFound
 from tidemark.failpoints import reach
 from tidemark.index import (
     IndexRecord,
@@ -114,7 +114,15 @@ class HourArchiver:
         if record.dirty or any(gap.file and self.storage.status(gap.file) for gap in record.gaps):
             return True
         is_recent = hour.end_ms > reached_ms - RECENT_MS
-        return bool(record.archives) and is_recent and not self.surveyor.look(hour, record).is_settled
+        return bool(record.archives) and is_recent and not self._is_settled(hour, record)
+
+    def _is_settled(self, hour: Hour, record: HourRecord) -> bool:
+        try:
+            return self.surveyor.look(hour, record).is_settled
+        except NotFound as error:
+            # Without its index nothing can be said of an hour, and others must not wait for it.
+            self._tell(hour, {layout.hour_folder(hour): str(error)}, "cannot be looked at")
+            return True
 
     def _rolls_over(self, hour: Hour, record: HourRecord) -> bool:
         """Whether an hour that is still open has enough, or waited long enough, to be joined."""
@@ -164,13 +172,13 @@ class HourArchiver:
             # Whoever found it damaged may have died before it was out of the way.
             if self.storage.status(path) and self._digest_of(path) != work.files[path].digest:
                 self._set_aside(hour, path, "its digest is not that of the manifest")
-        pieces = [*work.before, *self._fill(work, spread)]
+        filled = self._fill(work, spread)
         if plan.number > record.archives:
-            self._mark_archived(work, pieces)
+            self._mark_archived(work, [*work.before, *filled])
         reach("archive.after_archived")
-        self._delete_sources(
-            work.hour, [path for path, file in work.files.items() if is_held(path, file.lines, pieces)]
-        )
+        whole = [*self._whole_for(work.sources, work.before, spread), *filled]
+        held = [path for path in work.sources if is_held(path, work.files[path].lines, whole)]
+        self._delete_sources(hour, held)
         self.storage.delete(layout.work_of_archive(hour, plan.number), recursive=True)
         reach("archive.after_discard")
         self.leases.update("finish the archive of", hour, lambda found: replace(found, archiving=None))
@@ -375,15 +383,16 @@ class HourArchiver:
         return HourState.ARCHIVED if record.state is HourState.OPEN and is_over else record.state
 
     def _delete_leftovers(self, hour: Hour, record: HourRecord, paths: Sequence[str], spread: Spread) -> None:
-        """Of sources that an archive holds, when all of it that holds them is whole."""
-        pieces = [piece for piece in read_index(self.storage, hour, record.archives) if piece.srcFile in paths]
-        holding = {piece.destFile for piece in pieces}
-        whole = by_target(
-            piece for piece in read_index(self.storage, hour, record.archives) if piece.destFile in holding
-        )
-        faults = self._faults([piece for found in whole.values() for piece in found], spread)
-        doubtful = {piece.srcFile for piece in pieces if piece.destFile in faults}
-        self._delete_sources(hour, [path for path in paths if path not in doubtful])
+        whole = self._whole_for(paths, read_index(self.storage, hour, record.archives), spread)
+        files = {path: file for path in paths if (file := self.surveyor.file_of(path))}
+        self._delete_sources(hour, [path for path, file in files.items() if is_held(path, file.lines, whole)])
+
+    def _whole_for(self, paths: Collection[str], pieces: Sequence[IndexRecord], spread: Spread) -> list[IndexRecord]:
+        """The pieces of targets that hold something of these sources, read back: nothing is deleted on trust."""
+        targets = {piece.destFile for piece in pieces if piece.srcFile in paths}
+        holding = [piece for piece in pieces if piece.destFile in targets]
+        faults = self._faults(holding, spread)
+        return [piece for piece in holding if piece.destFile not in faults]
 
     def _delete_sources(self, hour: Hour, paths: Sequence[str]) -> None:
         self.leases.confirm(hour)

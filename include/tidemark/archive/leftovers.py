@@ -58,10 +58,10 @@ class Leftovers:
         is_held = lease.owner and ask(self.ledger.client.exists_async, paths.worker(lease.owner))
         if path.removeprefix(_SHIFT) == self.ledger.head().value.open:
             return
-        for status in self.storage.list(path):
-            epoch = int(status.path.rsplit("/", 1)[-1])
+        names = {status.path: status.path.rsplit("/", 1)[-1] for status in self.storage.list(path)}
+        for place, epoch in ((place, int(name)) for place, name in names.items() if name.isdigit()):
             if epoch < lease.epoch or (epoch == lease.epoch and not is_held):
-                yield status.path
+                yield place
 
     def _is_archive_done(self, hour: Hour, number: int) -> bool:
         plan = self.ledger.hour(hour).value.archiving

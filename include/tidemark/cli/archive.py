@@ -81,7 +81,8 @@ def _to_do(found: "Checked") -> list[str]:
 
 
 def _to_know(found: "Checked") -> list[str]:
-    return [
+    lost = [f"{hour}: {why}: restore it from elsewhere" for hour, why in found.without_index.items()]
+    return lost + [
         line
         for survey in found.surveys
         for line in (

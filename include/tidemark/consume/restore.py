@@ -7,6 +7,7 @@ from tidemark import layout
 from tidemark.consume.results import SplitResult
 from tidemark.errors import DataLoss
 from tidemark.index import IndexRecord, is_held, read_index
+from tidemark.ledger.records import HourState
 from tidemark.ledger.stream import StreamLedger
 from tidemark.manifest import Manifest, ManifestFile
 from tidemark.names import Hour
@@ -14,10 +15,11 @@ from tidemark.storage import Storage
 
 
 def missing_files(storage: Storage, ledger: StreamLedger, manifest: Manifest) -> tuple[ManifestFile, ...]:
-    """Files that can be read neither where the commit put them nor from the archive."""
+    """Files that can be read neither where the commit put them nor from the archive; what is expired is not missed."""
     folders = {posixpath.dirname(file.path) for file in manifest.files}
     sizes = {status.path: status.size for folder in folders for status in storage.list(folder)}
-    gone = [file for file in manifest.files if sizes.get(file.path) != file.bytes]
+    expired = {name for name in {file.hour for file in manifest.files if file.hour} if _is_expired(ledger, name)}
+    gone = [file for file in manifest.files if sizes.get(file.path) != file.bytes and file.hour not in expired]
     archived = {
         name: _archived(storage, ledger, Hour.parse(name)) for name in {file.hour for file in gone if file.hour}
     }
@@ -37,6 +39,10 @@ def restore(
                 f"{found.digest if found else 'none'}, the manifest says {file.digest}"
             )
         storage.rename(found.temporary, file.path)
+
+
+def _is_expired(ledger: StreamLedger, hour: str) -> bool:
+    return ledger.hour(Hour.parse(hour)).value.state is HourState.EXPIRED
 
 
 def _archived(storage: Storage, ledger: StreamLedger, hour: Hour) -> list[IndexRecord]:

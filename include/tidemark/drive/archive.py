@@ -13,7 +13,7 @@ from tidemark.archive.survey import Survey, Surveyor
 from tidemark.config import Stream
 from tidemark.drive.services import Services, now_ms, services
 from tidemark.environment import Connections
-from tidemark.errors import TidemarkError
+from tidemark.errors import NotFound, TidemarkError
 from tidemark.ledger.records import ArchivePlan, HourState
 from tidemark.ledger.stream import StreamLedger
 from tidemark.ledger.zookeeper import open_session
@@ -32,6 +32,7 @@ class Checked:
     """What `tidemark archive check` found, and `repair` would change."""
 
     surveys: tuple[Survey, ...]
+    without_index: dict[Hour, str]
     open_plans: dict[Hour, ArchivePlan]
     leftovers: tuple[str, ...]
 
@@ -63,21 +64,24 @@ def check_archive(stream: Stream, day: Day | None, connections: Connections) -> 
     with open_session(connections) as client:
         ledger = StreamLedger(client, stream.name)
         surveyor = Surveyor(ledger=ledger, storage=storage)
-        surveys, plans = [], {}
+        surveys, plans, without_index = [], {}, {}
         for hour in _hours(ledger, day):
             record = ledger.hour(hour).value
             if record.archiving:
                 plans[hour] = record.archiving
-            surveys.append(surveyor.look(hour, record, Here().verify))
+            try:
+                surveys.append(surveyor.look(hour, record, Here().verify))
+            except NotFound as error:
+                without_index[hour] = str(error)
         leftovers = Leftovers(ledger=ledger, storage=storage).find()
-    return Checked(surveys=tuple(surveys), open_plans=plans, leftovers=tuple(leftovers))
+    return Checked(surveys=tuple(surveys), without_index=without_index, open_plans=plans, leftovers=tuple(leftovers))
 
 
 def repair_archive(stream: Stream, day: Day | None, connections: Connections, task: Task) -> list[Hour]:
     """Do what `check_archive` found to be done, in this process. The hours that another worker holds are returned."""
     with _archiver(stream, connections, task) as (around, archiver):
         Leftovers(ledger=around.ledger, storage=around.storage()).delete()
-        return [hour for hour in _hours(around.ledger, day) if not archiver.archive(hour, Here(), deep=True)]
+        return _archive_hours(archiver, _hours(around.ledger, day), Here(), deep=True)
 
 
 @contextmanager
@@ -99,13 +103,13 @@ def _archiver(stream: Stream, connections: Connections, task: Task) -> Iterator[
         )
 
 
-def _archive_hours(archiver: HourArchiver, hours: list[Hour], spread: Spread) -> list[Hour]:
+def _archive_hours(archiver: HourArchiver, hours: list[Hour], spread: Spread, *, deep: bool = False) -> list[Hour]:
     """The hours that somebody else works on. When some failed, raise the first error at the end."""
     errors: list[TidemarkError] = []
 
     def archive(hour: Hour) -> bool:
         try:
-            return archiver.archive(hour, spread)
+            return archiver.archive(hour, spread, deep=deep)
         except TidemarkError as error:
             logger(__name__, stream=archiver.ledger.stream, hour=hour).error("is not archived: %s", error)
             errors.append(error)

@@ -32,7 +32,7 @@ def locate_offset(storage: Storage, ledger: StreamLedger, shard: Shard, offset: 
     for path, block in directory:
         if any(first <= offset < end for first, end in block.runs):
             file = files[path]
-            index = HourIndex.read(storage, ledger, Hour.parse(file.hour)) if file.hour else HourIndex(pieces=())
+            index = HourIndex.read(storage, ledger, Hour.parse(file.hour)) if file.hour else HourIndex()
             place = index.place(file, block, [found for name, found in directory if name == path])
             return Located(place=place, line=next(line for line in read_place(storage, place) if line.offset == offset))
     raise NotFound(

@@ -41,9 +41,10 @@ class PlacedLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HourIndex:
-    """What is archived of an hour, by the segments and the targets that are there at this moment."""
+    """What the segments that are there at this moment say of an hour, and the targets that are there."""
 
-    pieces: tuple[IndexRecord, ...]
+    pieces: tuple[IndexRecord, ...] = ()
+    targets: frozenset[str] = frozenset()
 
     @classmethod
     def read(cls, storage: Storage, ledger: StreamLedger, hour: Hour) -> "HourIndex":
@@ -51,15 +52,15 @@ class HourIndex:
         coming = read_segment(storage, hour, archives + 1)
         voided = {void.void for void in coming.voids} if coming else set()
         found = [*read_index(storage, hour, archives), *(coming.pieces if coming else ())]
-        there = {status.path for status in storage.list(layout.hour_folder(hour))}
         return cls(
-            pieces=tuple(piece for piece in found if piece.destFile in there and piece.destFile not in voided),
+            pieces=tuple(piece for piece in found if piece.destFile not in voided),
+            targets=frozenset(status.path for status in storage.list(layout.hour_folder(hour))),
         )
 
     def place(self, file: ManifestFile, block: BoomBlock, blocks: Sequence[BoomBlock]) -> Place:
         """`blocks` are all of the file."""
         piece = next((found for found in self.pieces if _holds(found, file.path, block)), None)
-        if piece is None:
+        if piece is None or piece.destFile not in self.targets:
             return Place(
                 source=file.path,
                 shard=file.shard,
