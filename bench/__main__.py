@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 from rich.console import Console
 
 from bench import report
+from bench.archive import measure_archive
 from bench.consumer import ConsumerPerformance
 from bench.memory import WorkerPeak
 from bench.ours import Order, consume, consume_cold
@@ -127,6 +128,8 @@ def run(bench: Bench) -> None:
             bench.save()
             measure(bench)
         bench.save()
+        measure_join(bench, spark)
+        bench.save()
         measure_large(bench, spark)
     bench.result["whole_run_seconds"] = time.monotonic() - begin
     bench.save()
@@ -182,6 +185,15 @@ def measure_large(bench: Bench, spark: SparkSession) -> None:
         seconds = consume(bench.order("HDFS", "small", LARGE_TOPIC, lines), bench.connections, spark)
     bench.tell(f"{lines:,} lines, small to HDFS: {seconds:.2f} s, {peak.megabytes:.0f} MB a worker")
     bench.result.update(large_seconds=seconds, worker_peak_mb_16m=peak.megabytes)
+
+
+def measure_join(bench: Bench, spark: SparkSession) -> None:
+    bench.tell("joining 2,000 small files")
+    found = measure_archive(f"bench-{next(_numbers)}", bench.connections, spark)
+    bench.result["archive"] = asdict(found)
+    bench.result["ratios"]["join_vs_copy"] = found.join_vs_copy
+    bench.tell(f"{found.join_seconds:.2f} s, {found.join_vs_copy:.2f} of copying, {found.worker_mb:.0f} MB a worker")
+    bench.tell(f"locating one line: {found.locate_seconds:.2f} s, {found.locate_bytes:,} bytes read")
 
 
 def measure_stages(bench: Bench, spark: SparkSession) -> None:

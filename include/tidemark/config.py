@@ -25,6 +25,8 @@ from tidemark.names import valid_cluster, valid_stream, valid_topic
 
 _DURATION = re.compile(r"([0-9]{1,6})([smhd])", re.ASCII)
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
+_SIZE = re.compile(r"([0-9]{1,6})([kMG]B)", re.ASCII)
+_SIZES = {"kB": 10**3, "MB": 10**6, "GB": 10**9}
 _MODE = re.compile(r"0?[0-7]{3}", re.ASCII)
 _ROOT = re.compile(r"(hdfs|file):///[^\s\x00]+")
 
@@ -42,6 +44,13 @@ def parse_duration(text: str) -> timedelta:
         return _parse_duration(text)
     except ValueError as error:
         raise WrongUse(f"Cannot read {text!r} as a duration: {error}") from None
+
+
+def _parse_size(value: object) -> int:
+    match = _SIZE.fullmatch(value) if isinstance(value, str) else None
+    if not match:
+        raise ValueError("wanted a number and a unit kB, MB or GB, such as 256MB")
+    return int(match[1]) * _SIZES[match[2]]
 
 
 def _parse_root(value: str) -> str:
@@ -103,6 +112,13 @@ class Files(_Strict):
     replication: Annotated[int, Field(ge=1, le=512)] | None = None
 
 
+class Archive(_Strict):
+    """How large archived files are; `rollover`: join files of an hour that is still open when they waited so long."""
+
+    target_size: Annotated[int, BeforeValidator(_parse_size), Field(ge=1)] = 256_000_000
+    rollover: Duration | None = None
+
+
 class Stream(_Strict):
     name: Annotated[str, AfterValidator(_refused_as_value_error(valid_stream))]
     cluster: Annotated[str, AfterValidator(_refused_as_value_error(valid_cluster))]
@@ -118,12 +134,32 @@ class Stream(_Strict):
     timestamp: Literal["kafka", "message"] = "kafka"
     compression: Literal["small", "fast"] = "small"
     files: Files = Files()
+    every: Duration = timedelta(hours=1)
+    archive: Archive = Archive()
+    retain: Duration | None = None
+
+    @model_validator(mode="after")
+    def _late_lines_come_before_their_day_is_removed(self) -> "Stream":
+        if self.retain is not None and self.retain <= self.skew.past:
+            raise ValueError(f"retain {self.retain} must be longer than skew.past {self.skew.past}")
+        return self
 
     @model_validator(mode="after")
     def _clock_skew_fits_into_grace(self) -> "Stream":
         if self.max_clock_skew >= self.grace:
             raise ValueError(f"max_clock_skew {self.max_clock_skew} must be below grace {self.grace}")
         return self
+
+    @model_validator(mode="after")
+    def _hour_is_cut_into_whole_shifts(self) -> "Stream":
+        if self.every < timedelta(minutes=1) or self.every % timedelta(minutes=1) or timedelta(hours=1) % self.every:
+            raise ValueError(f"every {self.every} must be whole minutes of which an hour has a whole number")
+        return self
+
+    @property
+    def minutes(self) -> int:
+        """From one run to the next."""
+        return self.every // timedelta(minutes=1)
 
     @property
     def kafka_connection(self) -> str:

@@ -53,6 +53,23 @@ Failpoint = Literal[
     "recover.after_adopt",
     "recover.before_rollback",
     "recover.after_rollback",
+    "archive.before_claim",
+    "archive.after_claim",
+    "archive.before_plan",
+    "archive.after_plan",
+    "archive.task_writing",
+    "archive.after_join",
+    "archive.after_gap",
+    "archive.after_set_aside",
+    "archive.after_index",
+    "archive.between_targets",
+    "archive.after_targets",
+    "archive.after_verify",
+    "archive.after_archived",
+    "archive.between_deletes",
+    "archive.after_deletes",
+    "archive.after_discard",
+    "archive.after_finish",
 ]
 FAILPOINTS: tuple[Failpoint, ...] = get_args(Failpoint)
 

@@ -25,8 +25,12 @@ def hour_folder(hour: Hour) -> str:
     return f"{hour.day}/{hour.hh}"
 
 
+def incoming_folder(hour: Hour) -> str:
+    return f"{hour_folder(hour)}/_incoming"
+
+
 def incoming(hour: Hour, name: str) -> str:
-    return f"{hour_folder(hour)}/_incoming/{name}"
+    return f"{incoming_folder(hour)}/{name}"
 
 
 def skewed(name: str) -> str:
@@ -35,6 +39,21 @@ def skewed(name: str) -> str:
 
 def bad(name: str) -> str:
     return f"_bad/{name}"
+
+
+def set_aside(path: str) -> str:
+    """Where a file goes that is not what its writer wrote; the reason stands beside it."""
+    return f"_bad/{path}"
+
+
+def reason_of(path: str) -> str:
+    return f"{path}.json"
+
+
+def shift_of_boom(path: str) -> str | None:
+    """The id of the shift that wrote a file, by its name; None when it is no name of ours."""
+    shift, *rest = path.rsplit("/", 1)[-1].rsplit("-", 3)
+    return shift if len(rest) == 3 else None
 
 
 def archived_name(hour: Hour, archive: int, target: int) -> str:

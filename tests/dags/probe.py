@@ -19,6 +19,7 @@ print(
                     "catchup": dag.catchup,
                     "max_active_runs": dag.max_active_runs,
                     "timetable": type(dag.timetable).__name__,
+                    "cron": getattr(dag.timetable, "expression", None),
                     "tasks": {
                         task.task_id: {
                             "owner": task.owner,

@@ -61,3 +61,18 @@ def test_a_bad_stream_is_an_import_error_and_the_others_still_load(airflow_home:
     assert set(found["dags"]) == {"ingest_good", "ready_good"}
     assert list(found["errors"]) == ["streams_errors.py"]
     assert f"{streams}: stream bad: field root: found 's3://t'" in found["errors"]["streams_errors.py"]
+
+
+def test_a_stream_runs_as_often_as_it_asks_for_and_one_that_retains_removes_what_is_older(
+    airflow_home: Path, tmp_path: Path
+) -> None:
+    streams = tmp_path / "streams.yaml"
+    quick = "cluster: main, topic: t, root: 'hdfs:///t', owner: web, every: 15m, retain: 30d"
+    streams.write_text(f"streams: {{quick: {{{quick}}}}}", "utf-8")
+    found = parse_dags(airflow_home, streams)
+    assert found["errors"] == {}
+    assert set(found["dags"]) == {"ingest_quick", "ready_quick", "retain_quick"}
+    assert found["dags"]["ingest_quick"]["cron"] == "*/15 * * * *"
+    assert found["dags"]["ready_quick"]["cron"] == "0 * * * *"
+    tasks = found["dags"]["retain_quick"]["tasks"]
+    assert {name: task["downstream"] for name, task in tasks.items()} == {"list": ["remove"], "remove": []}

@@ -63,10 +63,10 @@ def test_every_target_but_the_last_has_reached_its_size_with_its_last_block(
 
 
 def test_sources_are_joined_in_order_of_time() -> None:
-    (target,) = plan_targets(HOUR, 3, [source(0, [50], 900), source(1, [50], 100)])
+    (target,) = plan_targets(HOUR, 3, [source(0, [50], 900), source(1, [50], 100)], 2000)
     assert [piece.shard for piece in target.pieces] == ["0001-1", "0001-0"]
     assert target.path == "2026-11-15/07/2026-11-15T07-0003-000.bm"
 
 
 def test_an_hour_without_sources_has_no_target() -> None:
-    assert plan_targets(HOUR, 1, []) == ()
+    assert plan_targets(HOUR, 1, [], 2000) == ()

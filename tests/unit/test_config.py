@@ -64,11 +64,23 @@ def test_files_are_left_to_the_file_system_by_default(tmp_path: Path) -> None:
         ),
         (
             "{cluster: main, topic: t, root: 'hdfs:///x', owner: w, topics: u}",
-            "field topics: found 'u': no such field; allowed are cluster, compression",
+            "field topics: found 'u': no such field; allowed are archive, cluster, compression",
         ),
         (
             "{cluster: main, topic: t, root: 'hdfs:///x', owner: w, max_clock_skew: 10m}",
             "max_clock_skew 0:10:00 must be below grace 0:05:00",
+        ),
+        (
+            "{cluster: main, topic: t, root: 'hdfs:///x', owner: w, retain: 7d}",
+            "retain 7 days, 0:00:00 must be longer than skew.past 7 days, 0:00:00",
+        ),
+        (
+            "{cluster: main, topic: t, root: 'hdfs:///x', owner: w, every: 7m}",
+            "every 0:07:00 must be whole minutes of which an hour has a whole number",
+        ),
+        (
+            "{cluster: main, topic: t, root: 'hdfs:///x', owner: w, archive: {target_size: 256}}",
+            "field archive.target_size: found 256: wanted a number and a unit kB, MB or GB",
         ),
         (
             "{cluster: main, topic: t, root: 'hdfs:///x', owner: w, files: {mode: 640}}",

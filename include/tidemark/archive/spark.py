@@ -1,38 +1,51 @@
-"""Spread the targets of many hours over Spark tasks."""
+"""Spread the targets of an hour over Spark tasks."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import TypeVar
 
 from pyspark import TaskContext
 from pyspark.sql import SparkSession
 
-from tidemark.archive.join import Joined, JoinOrder, join_target, verify_target
+from tidemark.archive.join import (
+    Joined,
+    JoinOrder,
+    Refused,
+    RewriteOrder,
+    VerifyOrder,
+    fault_of,
+    join_target,
+    rewrite_source,
+)
+from tidemark.archive.plan import Source
 
+Order = TypeVar("Order")
 Result = TypeVar("Result")
 
 
-def join_targets(spark: SparkSession, orders: Sequence[JoinOrder]) -> list[Joined]:
-    return _spread(spark, orders, _join)
+@dataclass(frozen=True, slots=True)
+class OverSpark:
+    spark: SparkSession
+
+    def join(self, orders: Sequence[JoinOrder]) -> list[Joined | Refused]:
+        return self._spread(orders, lambda order: join_target(order, _attempt()))
+
+    def rewrite(self, orders: Sequence[RewriteOrder]) -> list[Source | Refused]:
+        return self._spread(orders, lambda order: rewrite_source(order, _attempt()))
+
+    def verify(self, orders: Sequence[VerifyOrder]) -> list[str | None]:
+        return self._spread(orders, fault_of)
+
+    def _spread(self, orders: Sequence[Order], work: Callable[[Order], Result]) -> list[Result]:
+        def each(mine: Iterable[Order]) -> Iterator[Result]:
+            return map(work, mine)
+
+        if not orders:
+            return []
+        return self.spark.sparkContext.parallelize(orders, len(orders)).mapPartitions(each).collect()
 
 
-def verify_targets(spark: SparkSession, orders: Sequence[JoinOrder]) -> None:
-    _spread(spark, orders, _verify)
-
-
-def _spread(
-    spark: SparkSession, orders: Sequence[JoinOrder], work: Callable[[Iterable[JoinOrder]], Iterable[Result]]
-) -> list[Result]:
-    return spark.sparkContext.parallelize(orders, max(1, len(orders))).mapPartitions(work).collect()
-
-
-def _join(orders: Iterable[JoinOrder]) -> Iterator[Joined]:
+def _attempt() -> int:
     context = TaskContext.get()
     assert context is not None, "runs inside a Spark task only"
-    for order in orders:
-        yield join_target(order, context.taskAttemptId())
-
-
-def _verify(orders: Iterable[JoinOrder]) -> Iterator[None]:
-    for order in orders:
-        verify_target(order)
-        yield None
+    return context.taskAttemptId()

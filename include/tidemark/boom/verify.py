@@ -34,7 +34,7 @@ class Verification:
 
 def verify(source: Source, name: str) -> Verification:
     """Decode every line of a file; damage is a result, not an exception."""
-    hashing = _HashingSource(source)
+    hashing = HashingSource(source)
     counts = _Counts()
     error = None
     try:
@@ -74,7 +74,9 @@ class _Counts:
         self.max_ms = max(known + times, default=None)
 
 
-class _HashingSource:
+class HashingSource:
+    """Digest and size are of what was read."""
+
     def __init__(self, source: Source) -> None:
         self._source = source
         self.digest = hashlib.sha256()

@@ -6,7 +6,22 @@ from typing import Annotated
 import typer
 
 from tidemark import __version__
-from tidemark.cli import boom, demo, flags, offsets, parse, rebuild, stack, timeline, verify, why, workers
+from tidemark.cli import (
+    archive,
+    boom,
+    demo,
+    flags,
+    lookup,
+    offsets,
+    parse,
+    rebuild,
+    retain,
+    stack,
+    timeline,
+    verify,
+    why,
+    workers,
+)
 from tidemark.errors import TidemarkError
 
 app = typer.Typer(
@@ -22,10 +37,14 @@ app.add_typer(boom.app, name="boom")
 app.add_typer(offsets.app, name="offsets")
 app.add_typer(flags.app, name="flags")
 app.add_typer(timeline.app, name="timeline")
+app.add_typer(archive.app, name="archive")
 app.add_typer(workers.app, name="workers")
 app.command()(why.why)
+app.command()(lookup.locate)
+app.command()(lookup.cat)
 app.command()(verify.verify)
 app.command()(rebuild.rebuild)
+app.command()(retain.retain)
 app.command()(parse.parse)
 app.command()(demo.demo)
 

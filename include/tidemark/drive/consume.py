@@ -19,7 +19,7 @@ from tidemark.ledger.lease import StreamLease
 from tidemark.ledger.records import Shift, ShiftRecord, ShiftState
 from tidemark.logs import logger
 from tidemark.manifest import read_manifest
-from tidemark.names import Interval, Task
+from tidemark.names import Hour, Interval, Task
 from tidemark.plan.shift import shift_id
 
 if TYPE_CHECKING:
@@ -170,6 +170,8 @@ def _restore(
     committer = _committer(around, manifest.shift, lease)
     committer.discard_work()
     restore(storage, manifest, missing, _read_splits(around, committer, open_spark()))
+    for hour in sorted({Hour.parse(file.hour) for file in missing if file.hour}):
+        around.ledger.add_dirty(hour, manifest.shift.number)
     committer.discard_work()
     log.warning("restored", extra={"files": len(missing)})
 

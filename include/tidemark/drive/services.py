@@ -10,6 +10,7 @@ from kazoo.client import KazooClient
 from tidemark.config import Stream
 from tidemark.environment import Connections, kafka_connection
 from tidemark.kafka import KafkaCluster
+from tidemark.ledger.hour_lease import HourLeases
 from tidemark.ledger.lease import StreamLease, WorkerNode, announce_work, join_workers, touch_worker
 from tidemark.ledger.records import Shift
 from tidemark.ledger.stream import StreamLedger
@@ -32,6 +33,9 @@ class Services:
 
     def lease(self) -> StreamLease:
         return StreamLease(self.client, self.stream.name, self.worker, renew_for_s=self.task.timeout_s)
+
+    def hour_leases(self) -> HourLeases:
+        return HourLeases(self.ledger, self.worker, renew_for_s=self.task.timeout_s)
 
     def storage(self) -> Storage:
         return open_storage(self.stream.root, self.connections, attributes_of(self.stream))

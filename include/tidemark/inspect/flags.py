@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from kazoo.client import KazooClient
 
+from tidemark.ledger.records import HourState
 from tidemark.ledger.stream import StreamLedger
 from tidemark.names import Hour
 from tidemark.publish.flag import read_hour_flag
@@ -33,12 +34,13 @@ def view_flags(
     found = []
     for hour in hours:
         record = ledger.hour(hour).value
-        flag = read_hour_flag(storage, hour, record.revision) if record.revision else None
+        revision = 0 if record.state is HourState.EXPIRED else record.revision
+        flag = read_hour_flag(storage, hour, revision) if revision else None
         files = flag["files"] if flag else []
         found.append(
             HourFlag(
                 hour=hour,
-                revision=record.revision,
+                revision=revision,
                 published=flag["published"] if flag else None,
                 lines=flag["counts"]["lines"] if flag else 0,
                 files=len(files),

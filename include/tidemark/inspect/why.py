@@ -11,10 +11,11 @@ from tidemark.environment import Connections
 from tidemark.errors import ServiceUnreachable
 from tidemark.inspect.offsets import view_offsets
 from tidemark.inspect.workers import view_lease
-from tidemark.ledger.records import HourRecord
+from tidemark.ledger.records import HourRecord, HourState
 from tidemark.ledger.stream import StreamLedger
 from tidemark.lineage import alarms_of
 from tidemark.names import Day, Hour, hours_of_day, isoformat
+from tidemark.publish.ask import ready_revision
 from tidemark.publish.flag import read_hour_flag
 from tidemark.publish.rule import Cause, Reason, reasons_against
 from tidemark.storage import Storage
@@ -87,20 +88,20 @@ def explain_hour(
     ledger = StreamLedger(client, stream.name)
     record, positions = ledger.hour(hour).value, ledger.positions().value
     reasons = reasons_against(hour, record, positions, now_ms)
-    flag = read_hour_flag(storage, hour, record.revision) if record.revision else None
+    revision = 0 if record.state is HourState.EXPIRED else record.revision
+    flag = read_hour_flag(storage, hour, revision) if revision else None
     alarms = alarms_of(ledger.timelines())
     notes = (*_notes(client, ledger, stream, record, reasons, connections), *alarms)
-    return HourAnswer(hour=hour, revision=record.revision, reasons=reasons, notes=notes, flag=flag)
+    return HourAnswer(hour=hour, revision=revision, reasons=reasons, notes=notes, flag=flag)
 
 
 def explain_day(
     client: KazooClient, stream: Stream, day: Day, connections: Connections, storage: Storage, now_ms: int
 ) -> DayAnswer:
-    ledger = StreamLedger(client, stream.name)
-    open_hours = [hour for hour in hours_of_day(str(day)) if not ledger.hour(hour).value.revision]
+    open_hours = [hour for hour in hours_of_day(str(day)) if not ready_revision(client, stream.name, hour)]
     return DayAnswer(
         day=day,
-        revision=ledger.day(str(day)).value.revision,
+        revision=ready_revision(client, stream.name, day),
         hours=tuple(explain_hour(client, stream, hour, connections, storage, now_ms) for hour in open_hours),
     )
 

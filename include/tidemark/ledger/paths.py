@@ -67,6 +67,10 @@ def hour(stream: str, hour: Hour) -> str:
     return f"/streams/{stream}/hours/{hour.day}/{hour.hh}"
 
 
+def retention(stream: str) -> str:
+    return f"/streams/{stream}/retention"
+
+
 def days(stream: str) -> str:
     return f"/streams/{stream}/days"
 

@@ -113,7 +113,8 @@ class Gap:
     """Offsets [start, end) of a shard that will never be read, and what time they may have held.
 
     It touches the hours from the shard's watermark when it was recorded to the next one proven (`until_ms`, None until
-    then), and holds each of them until an operator has `accepted` it there, with his reason.
+    then), and holds each of them until an operator has `accepted` it there, with his reason. With `file` it is what
+    that file of one hour held, which the archiver found damaged or gone: a rerun of its shift ends it, too.
     """
 
     shard: str
@@ -122,6 +123,7 @@ class Gap:
     since_ms: int
     until_ms: int | None = None
     accepted: str | None = None
+    file: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -431,15 +433,22 @@ class HourState(StrEnum):
     ARCHIVED = "ARCHIVED"
     PUBLISHING = "PUBLISHING"
     READY = "READY"
+    EXPIRED = "EXPIRED"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArchivePlan:
-    """Frozen before the first byte is copied: a rerun joins the same sources under the same names."""
+    """Frozen before the first byte is copied: a rerun joins the same sources under the same names.
+
+    `voids` are targets of earlier archives that are gone or damaged: what they held is archived again. A plan whose
+    number the hour has `archives` for already is visible, and only its sources are still to be deleted.
+    """
 
     number: int
     shifts: tuple[int, ...]
     timestamp_ms: int
+    target_bytes: int = 256_000_000
+    voids: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -467,6 +476,15 @@ class HourRecord:
     archiving: ArchivePlan | None = None
     publishing: Publication | None = None
     lease: LeaseRecord | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retention:
+    """The days that a dry run listed: what its token removes, and nothing else."""
+
+    format: int = FORMAT
+    token: str
+    days: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

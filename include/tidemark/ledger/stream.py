@@ -2,10 +2,11 @@
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 
 from kazoo.client import KazooClient
 
-from tidemark.errors import CommitStateUnknown
+from tidemark.errors import CommitFailed, CommitStateUnknown
 from tidemark.ledger import paths
 from tidemark.ledger.records import (
     DayRecord,
@@ -112,6 +113,17 @@ class StreamLedger:
         if node.version == -1:
             self.client.ensure_path(paths.hours_of(self.stream, hour.day))
         transaction.put(paths.hour(self.stream, hour), value, version=node.version)
+
+    def add_dirty(self, hour: Hour, number: int) -> None:
+        """Lines of a committed shift are to be archived again: they were lost, and are restored."""
+        while True:
+            node = self.hour(hour)
+            if number in node.value.dirty:
+                return
+            try:
+                self.save_hour("mark dirty", hour, node, replace(node.value, dirty=(*node.value.dirty, number)))
+            except CommitFailed:
+                continue
 
     def save_hour(self, act: str, hour: Hour, node: Versioned[HourRecord], value: HourRecord) -> None:
         transaction = self.begin(f"{act} {hour}")

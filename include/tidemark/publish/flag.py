@@ -7,7 +7,7 @@ from typing import Any
 
 from tidemark import layout
 from tidemark.index import IndexRecord
-from tidemark.ledger.records import FORMAT, HourRecord, Positions, Proof, ShardPosition
+from tidemark.ledger.records import FORMAT, Gap, HourRecord, Positions, Proof, ShardPosition
 from tidemark.manifest import Manifest
 from tidemark.names import Hour, isoformat
 from tidemark.publish.rule import RULE
@@ -30,9 +30,11 @@ def build_hour_flag(
 ) -> Flag:
     """`added` are the manifests of the shifts that the hour got since `previous`; `index` its archive index."""
     before = previous["counts"] if previous else {"lines": 0, "late": 0, "skewed": 0, "bad": 0}
-    change = _count(hour, added)
     known = {file["path"] for file in previous["files"]} if previous else set()
+    counted = {gap["file"] for gap in previous["gaps"] if "file" in gap} if previous else set()
     files = _files(index)
+    change = _count(added, [piece for piece in index if piece.destFile not in known], counted)
+    change["lines"] = sum(file["lines"] for file in files) - before["lines"]
     by_shard: dict[str, list[IndexRecord]] = {}
     for piece in index:
         by_shard.setdefault(piece.shard, []).append(piece)
@@ -52,7 +54,7 @@ def build_hour_flag(
             for shard, row in sorted(positions.shards.items())
         },
         "files": files,
-        "gaps": [asdict(gap) for gap in record.gaps],
+        "gaps": [_gap(gap) for gap in record.gaps],
         **({"alarms": list(alarms)} if alarms else {}),
         "changes": {
             "shifts": [manifest.shift.id for manifest in added],
@@ -94,16 +96,24 @@ def read_hour_flag(storage: Storage, hour: Hour, revision: int) -> Flag:
     return flag
 
 
-def _count(hour: Hour, manifests: Iterable[Manifest]) -> dict[str, int]:
-    """Skewed and bad lines have no hour: they are those of the shifts that this flag adds."""
+def _count(manifests: Iterable[Manifest], new: Sequence[IndexRecord], counted: set[str]) -> dict[str, int]:
+    """Skewed and bad lines have no hour: they are those of the shifts that this flag adds.
+
+    `counted` are files without which the last flag was accepted: of their shifts it has all else.
+    """
     counts = {"lines": 0, "late": 0, "skewed": 0, "bad": 0}
+    sources = {piece.srcFile for piece in new}
     for manifest in manifests:
-        files = manifest.files_of(str(hour))
-        counts["lines"] += sum(file.lines for file in files)
-        counts["late"] += sum(file.late for file in files)
-        counts["skewed"] += sum(shard.skewed for shard in manifest.shards.values())
-        counts["bad"] += sum(shard.bad for shard in manifest.shards.values())
+        counts["late"] += sum(file.late for file in manifest.files if file.path in sources)
+        if counted.isdisjoint(file.path for file in manifest.files):
+            counts["skewed"] += sum(shard.skewed for shard in manifest.shards.values())
+            counts["bad"] += sum(shard.bad for shard in manifest.shards.values())
     return counts
+
+
+def _gap(gap: Gap) -> dict[str, Any]:
+    """`file` only where the gap is one: of most gaps Kafka lost the records."""
+    return {name: value for name, value in asdict(gap).items() if name != "file" or value is not None}
 
 
 def _files(index: Iterable[IndexRecord]) -> list[dict[str, Any]]:

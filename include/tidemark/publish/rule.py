@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
-from tidemark.ledger.records import Gap, HourRecord, Positions
+from tidemark.ledger.records import Gap, HourRecord, HourState, Positions
 from tidemark.names import Hour, isoformat
 
 RULE = (
@@ -19,6 +19,7 @@ class Cause(StrEnum):
     LAGGING = "lagging"
     GAP = "gap"
     NOT_ARCHIVED = "not-archived"
+    EXPIRED = "expired"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +34,14 @@ class Reason:
 
 def reasons_against(hour: Hour, record: HourRecord, positions: Positions, now_ms: int) -> tuple[Reason, ...]:
     """Empty when the hour is ready. Compared with the hour's end: a shard that lags inside the hour holds it."""
+    if record.state is HourState.EXPIRED:
+        return (
+            Reason(
+                cause=Cause.EXPIRED,
+                text="it is expired: retention has removed its day",
+                remedy="nothing: its lines are gone",
+            ),
+        )
     first = positions.first_hour
     if first is None:
         return (
@@ -85,6 +94,15 @@ def _lagging(hour: Hour, positions: Positions) -> tuple[Reason, ...]:
 
 
 def _held_by(gap: Gap) -> Reason:
+    if gap.file:
+        return Reason(
+            cause=Cause.GAP,
+            shard=gap.shard,
+            text=f"gap: {gap.file} was found damaged or gone; it held offsets {gap.start} to {gap.end - 1} "
+            f"of shard {gap.shard}",
+            remedy="a rerun of its shift restores it while Kafka has the records (airflow backfill create, "
+            "--reprocess-behavior completed); `tidemark flags accept` publishes the hour without it",
+        )
     lost = (
         f"offsets [{gap.start}, {gap.end}) of shard {gap.shard} are lost"
         if gap.start < gap.end

@@ -76,6 +76,8 @@ class Publisher:
 
     def publish_day(self, day: str) -> Published | None:
         node = self.ledger.day(day)
+        if node.value.state is HourState.EXPIRED:
+            return None
         if node.value.publishing is None:
             hours = {hour: self.ledger.hour(hour).value for hour in hours_of_day(day)}
             revisions = tuple(record.revision for record in hours.values())
@@ -177,6 +179,8 @@ class Publisher:
 
 
 def _wants_flag(record: HourRecord) -> bool:
+    if record.state is HourState.EXPIRED:
+        return False
     return not record.revision or bool(record.unflagged) or record.publishing is not None
 
 

@@ -1,0 +1,132 @@
+"""Old days go from a list that was shown before, flags first, and stay known as expired."""
+
+from collections.abc import Callable
+from pathlib import Path
+from subprocess import CompletedProcess
+
+import pytest
+from tests.archive import HOUR, Rig, cut, lines, new_rig, streams_file
+from tests.commands import tidemark
+from tests.services import connections_of
+
+from tidemark.drive.publish import publish_stream
+from tidemark.drive.retain import list_old_days, remove_old_days
+from tidemark.errors import TidemarkError
+from tidemark.ledger import paths
+from tidemark.ledger.records import HourState, Positions, ShardPosition, dump
+from tidemark.names import HOUR_MS, Day, Hour, Shard, Task, hours_of_day
+from tidemark.publish.ask import ready_revision
+from tidemark.stack import Stack
+from tidemark.storage.local import LocalStorage
+
+DAY = Day(HOUR.day)
+FIRST = hours_of_day(HOUR.day)[0]
+TASK = Task(name="retain", attempt=1)
+Run = Callable[..., CompletedProcess[str]]
+
+
+@pytest.fixture
+def rig(stack: Stack, tmp_path: Path) -> Rig:
+    """A day that is ready, and the next one, which is not old enough."""
+    rig = new_rig(stack, tmp_path.as_uri(), retain="1d", skew={"past": "12h"})
+    rig.commit(1, {"0001-0": rig.boom(1, cut(lines(30), 10))})
+    rig.archive()
+    reach(rig, days=2)
+    publish_stream(rig.stream, connections_of(rig.stack), TASK)
+    return rig
+
+
+def reach(rig: Rig, days: int) -> None:
+    """Everything is consumed up to so many days after the first hour."""
+    position = ShardPosition(start=0, next=30, watermark_ms=FIRST.start_ms + days * 24 * HOUR_MS, digest=None)
+    positions = Positions(start_ms=FIRST.start_ms, first_ms=FIRST.start_ms).with_shards({Shard(1, 0): position})
+    with rig.ledger() as ledger:
+        ledger.client.set(paths.positions(rig.stream.name), dump(positions))
+
+
+@pytest.fixture
+def run(rig: Rig, tmp_path: Path) -> Run:
+    environment = {**rig.stack.environment(), "TIDEMARK_STREAMS": str(streams_file(rig, tmp_path))}
+    return lambda *arguments: tidemark(*arguments, environment=environment)
+
+
+def test_a_dry_run_removes_nothing_and_its_token_removes_exactly_what_it_listed(rig: Rig, run: Run) -> None:
+    before = rig.files()
+    shown = run("retain", rig.stream.name)
+    assert shown.returncode == 0, shown.stderr
+    listed, command = shown.stdout.splitlines()
+    assert listed == f"{DAY} would be removed"
+    assert rig.files() == before
+    assert run("retain", rig.stream.name, "--execute", "0123").returncode == 2
+
+    # The next day is old enough now, but no list has named it.
+    reach(rig, days=4)
+    done = run(*command.split()[1:])
+    assert done.stdout == f"{rig.stream.name}/{DAY} is removed\n", done.stderr
+    assert [path for path in rig.files() if path.startswith(str(DAY))] == []
+    tomorrow = str(Hour(HOUR.start_ms + 24 * HOUR_MS).day)
+    assert {path: data for path, data in rig.files().items() if path.startswith(tomorrow)} == {
+        path: data for path, data in before.items() if path.startswith(tomorrow)
+    }
+    flags = run("flags", rig.stream.name, "--day", str(DAY))
+    assert flags.stdout.count("expired") == 24
+    assert "expired" in run("why", rig.stream.name, str(HOUR)).stdout
+
+
+def test_what_is_expired_is_neither_published_nor_archived_nor_waited_for(rig: Rig) -> None:
+    remove(rig)
+    assert publish_stream(rig.stream, connections_of(rig.stack), TASK) == []
+    assert rig.archive() == []
+    with rig.ledger() as ledger:
+        assert ready_revision(ledger.client, rig.stream.name, HOUR) == 0
+        assert ready_revision(ledger.client, rig.stream.name, DAY) == 0
+    assert rig.record().state is HourState.EXPIRED
+    assert rig.storage.status(str(DAY)) is None
+
+
+def remove(rig: Rig, *, force: bool = False) -> list[Day]:
+    token = list_old_days(rig.stream, connections_of(rig.stack), TASK, force=force).token
+    return remove_old_days(rig.stream, token or "", connections_of(rig.stack), TASK, force=force)
+
+
+def test_a_day_that_is_not_ready_is_never_removed_without_force(rig: Rig) -> None:
+    with rig.ledger() as ledger:
+        ledger.add_dirty(HOUR, 1)
+    listed = list_old_days(rig.stream, connections_of(rig.stack), TASK)
+    assert [(old.day, old.held) for old in listed.days] == [(DAY, f"{HOUR} waits for its next revision")]
+    assert listed.token is None
+    assert remove(rig, force=True) == [DAY]
+
+
+def test_a_day_that_changed_since_it_was_listed_stays(rig: Rig) -> None:
+    token = list_old_days(rig.stream, connections_of(rig.stack), TASK).token
+    assert token
+    with rig.ledger() as ledger:
+        ledger.add_dirty(HOUR, 1)
+    before = rig.files()
+    with pytest.raises(TidemarkError, match="waits for its next revision since it was listed"):
+        remove_old_days(rig.stream, token, connections_of(rig.stack), TASK)
+    assert rig.files() == before
+
+
+def test_flags_go_first_and_the_same_token_finishes_what_a_crash_left(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    token = list_old_days(rig.stream, connections_of(rig.stack), TASK).token
+    assert token
+    delete = LocalStorage.delete
+
+    def die(storage: LocalStorage, path: str, recursive: bool = False) -> bool:
+        if recursive:
+            raise KeyboardInterrupt
+        return delete(storage, path, recursive)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(LocalStorage, "delete", die)
+        with pytest.raises(KeyboardInterrupt):
+            remove_old_days(rig.stream, token, connections_of(rig.stack), TASK)
+    left = [path for path in rig.files() if path.startswith(str(DAY))]
+    assert left
+    assert not any("_READY" in path for path in left)
+    assert remove_old_days(rig.stream, token, connections_of(rig.stack), TASK) == [DAY]
+    assert rig.storage.status(str(DAY)) is None
