@@ -47,7 +47,7 @@ class Pipeline:
         archive_stream(self.stream, connections_of(self.stack), TASK, lambda: self.spark)
 
     def publish(self) -> list[str]:
-        flags = publish_stream(self.stream, connections_of(self.stack), TASK)
+        flags = publish_stream(self.stream, connections_of(self.stack), TASK).published
         return [f"{flag.subject} {flag.revision}" for flag in flags]
 
     def run(self, hour: Hour) -> list[str]:

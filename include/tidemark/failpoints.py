@@ -49,6 +49,17 @@ Failpoint = Literal[
     "recover.after_adopt",
     "recover.before_rollback",
     "recover.after_rollback",
+    "publish.hour_prepared",
+    "publish.hour_decided",
+    "publish.hour_placed",
+    "publish.hour_ready",
+    "publish.day_prepared",
+    "publish.day_decided",
+    "publish.day_placed",
+    "publish.day_ready",
+    "publish.before_closing",
+    "announce.before_confirming",
+    "announce.before_sending",
 ]
 FAILPOINTS: tuple[Failpoint, ...] = get_args(Failpoint)
 

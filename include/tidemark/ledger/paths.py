@@ -62,6 +62,14 @@ def hour(stream: str, hour: Hour) -> str:
     return f"/streams/{stream}/hours/{hour.day}/{hour.hh}"
 
 
+def open_days(stream: str) -> str:
+    return f"/streams/{stream}/open"
+
+
+def open_day(stream: str, day: str) -> str:
+    return f"/streams/{stream}/open/{day}"
+
+
 def days(stream: str) -> str:
     return f"/streams/{stream}/days"
 
