@@ -1,7 +1,7 @@
 """Two hourly DAGs for each stream of include/config/streams.yaml.
 
-`ingest_<stream>` does the work: plan >> consume >> archive >> publish. `ready_<stream>` only waits, without a slot: its
-grid in the UI shows which hours and days are ready.
+`ingest_<stream>` does the work: plan >> consume >> archive >> publish >> announce. `ready_<stream>` only waits, without
+a slot: its grid in the UI shows which hours and days are ready.
 """
 
 from collections.abc import Callable
@@ -12,9 +12,16 @@ from airflow.sdk import DAG, CronDataIntervalTimetable, get_parsing_context
 
 from tidemark.config import Stream, load_streams
 from tidemark.environment import streams_file
-from tidemark_airflow.operators import ArchiveOperator, ConsumeOperator, PlanOperator, PublishOperator
-from tidemark_airflow.sensors import DayReadySensor, HourReadySensor
-from tidemark_airflow.tasks import HOUR
+from tidemark_airflow.assets import assets_of
+from tidemark_airflow.operators import (
+    AnnounceOperator,
+    ArchiveOperator,
+    ConsumeOperator,
+    PlanOperator,
+    PublishOperator,
+)
+from tidemark_airflow.sensors import DayReadySensor, HourOnTimeSensor, HourReadySensor
+from tidemark_airflow.tasks import HOUR, hour_param
 
 
 def hourly(dag_id: str, stream: Stream, description: str, max_active_runs: int) -> DAG:
@@ -32,6 +39,7 @@ def hourly(dag_id: str, stream: Stream, description: str, max_active_runs: int) 
         catchup=False,
         max_active_runs=max_active_runs,
         default_args=default_args,
+        params={"hour": hour_param()},
         tags=["tidemark"],
     )
 
@@ -43,7 +51,10 @@ def build_ingest(dag_id: str, stream: Stream) -> DAG:
         consume = ConsumeOperator(task_id="consume", stream=stream, max_active_tis_per_dag=1)
         archive = ArchiveOperator(task_id="archive", stream=stream, max_active_tis_per_dag=1)
         publish = PublishOperator(task_id="publish", stream=stream)
-        plan >> consume >> archive >> publish
+        announce = AnnounceOperator.partial(
+            task_id="announce", stream=stream.name, outlets=assets_of(stream.name), max_active_tis_per_dag=1
+        ).expand(flags=publish.output)
+        plan >> consume >> archive >> publish >> announce
     return dag
 
 
@@ -52,6 +63,8 @@ def build_ready(dag_id: str, stream: Stream) -> DAG:
         hour = HourReadySensor(task_id="hour", stream=stream.name)
         day = DayReadySensor(task_id="day", stream=stream.name, last_hour=HOUR)
         hour >> day
+        if stream.ready_within:
+            HourOnTimeSensor(task_id="on_time", stream=stream.name, within=stream.ready_within)
     return dag
 
 

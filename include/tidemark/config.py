@@ -105,6 +105,7 @@ class Stream(_Strict):
     max_records: Annotated[int, Field(ge=1)] = 50_000_000
     grace: Duration = timedelta(minutes=5)
     max_clock_skew: Duration = timedelta(seconds=30)
+    ready_within: Duration | None = None
     skew: Skew = Skew()
     timestamp: Literal["kafka", "message"] = "kafka"
     compression: Literal["small", "fast"] = "small"
@@ -114,6 +115,12 @@ class Stream(_Strict):
     def _clock_skew_fits_into_grace(self) -> "Stream":
         if self.max_clock_skew >= self.grace:
             raise ValueError(f"max_clock_skew {self.max_clock_skew} must be below grace {self.grace}")
+        return self
+
+    @model_validator(mode="after")
+    def _grace_fits_into_ready_within(self) -> "Stream":
+        if self.ready_within is not None and self.ready_within <= self.grace:
+            raise ValueError(f"ready_within {self.ready_within} must be above grace {self.grace}")
         return self
 
     @property

@@ -1,9 +1,17 @@
-"""The four tasks of a stream's hourly DAG."""
+"""The five tasks of a stream's hourly DAG."""
 
+from tidemark_airflow.operators.announce import AnnounceOperator
 from tidemark_airflow.operators.archive import ArchiveOperator
 from tidemark_airflow.operators.consume import ConsumeOperator
 from tidemark_airflow.operators.plan import PlanOperator
 from tidemark_airflow.operators.publish import PublishOperator
 from tidemark_airflow.operators.spark_job import SparkJobOperator
 
-__all__ = ["ArchiveOperator", "ConsumeOperator", "PlanOperator", "PublishOperator", "SparkJobOperator"]
+__all__ = [
+    "AnnounceOperator",
+    "ArchiveOperator",
+    "ConsumeOperator",
+    "PlanOperator",
+    "PublishOperator",
+    "SparkJobOperator",
+]
