@@ -4,16 +4,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.armed import armed_with, write_streams
 from tests.services import KafkaTopic, Sent, connections_of, read_json
 from tests.waiting import wait_until
 
 from tidemark.config import load_stream
 from tidemark.demo.airflow import AirflowClient
-from tidemark.demo.run import DAGS_PAUSED
 from tidemark.drive.services import now_ms
 from tidemark.failpoints import FAILPOINTS
 from tidemark.names import DAY_MS, Hour, hours_of_day
-from tidemark.stack import DEFAULT_SERVICES, Stack
+from tidemark.stack import Stack
 from tidemark.storage import open_storage
 
 STEPS = tuple(name for name in FAILPOINTS if name.startswith(("publish.", "announce.")))
@@ -26,25 +26,14 @@ PATIENCE_S = 3600
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("day")
-    settings = "cluster: main, owner: tests, grace: 60s, max_clock_skew: 30s"
-    streams = "".join(f"  {name}: {{topic: {name}, root: 'hdfs:///day/{name}', {settings}}}\n" for name in STREAMS)
-    (folder / "streams.yaml").write_text(f"streams:\n{streams}")
+    write_streams(folder, STREAMS)
     return folder
 
 
 @pytest.fixture(scope="module")
 def armed_stack(folder: Path) -> Iterator[Stack]:
-    armed = {
-        "TIDEMARK_STREAMS": str(folder / "streams.yaml"),
-        "TIDEMARK_FAILPOINT": ",".join(f"{step}=kill_once" for step in STEPS),
-        "TIDEMARK_FAILPOINT_WITNESS": str(folder / "witness"),
-    }
-    stack = Stack(folder / "stack")
-    try:
-        stack.up(DEFAULT_SERVICES, extra_environment={**DAGS_PAUSED, **armed})
+    with armed_with(STEPS, folder) as stack:
         yield stack
-    finally:
-        stack.down()
 
 
 def test_a_day_of_two_streams_has_its_flags_each_event_once_and_consumers_that_ran_once_for_each(
