@@ -21,6 +21,7 @@ from bench.consumer import ConsumerPerformance
 from bench.memory import WorkerPeak
 from bench.ours import Order, consume, consume_cold
 from bench.peers import read_topic, write_avro, write_parquet
+from bench.ready import time_ready
 from bench.scale import time_commit, time_plans
 from bench.session import open_spark, production_environment
 from bench.stages import time_stages
@@ -124,7 +125,7 @@ def run(bench: Bench) -> None:
         bench.result["ratios"] = report.ratios_of(bench.result["warm_seconds"], written)
         bench.save()
         measure_stages(bench, spark)
-        for measure in (measure_cold, measure_scale):
+        for measure in (measure_cold, measure_scale, measure_ready):
             bench.save()
             measure(bench)
         bench.save()
@@ -218,6 +219,12 @@ def measure_scale(bench: Bench) -> None:
     bench.result.update(
         plan_seconds=asdict(plans), plan_1000_seconds=max(plans.first, plans.next), commit_5000_seconds=commit
     )
+
+
+def measure_ready(bench: Bench) -> None:
+    bench.result["ready_seconds"] = time_ready(bench.connections, bench.stack.home)
+    for name, seconds in bench.result["ready_seconds"].items():
+        bench.tell(f"{name}: {seconds:.3f} s")
 
 
 if __name__ == "__main__":

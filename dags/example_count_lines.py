@@ -8,7 +8,7 @@ from tidemark.config import load_streams
 from tidemark.environment import streams_file
 from tidemark_airflow.operators import SparkJobOperator
 from tidemark_airflow.sensors import HourReadySensor
-from tidemark_airflow.tasks import HOUR
+from tidemark_airflow.tasks import HOUR, hour_param
 
 STREAM = "clicks"
 
@@ -26,6 +26,7 @@ if _stream:
             "retry_delay": timedelta(seconds=20),
             "execution_timeout": timedelta(hours=1),
         },
+        params={"hour": hour_param()},
         tags=["tidemark", "example"],
     ):
         wait = HourReadySensor(task_id="wait", stream=STREAM)
@@ -33,6 +34,6 @@ if _stream:
             task_id="count",
             stream=_stream,
             job="count_lines",
-            arguments=("--hour", HOUR),
+            arguments=("--subject", HOUR),
         )
         wait >> count

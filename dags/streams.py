@@ -1,8 +1,8 @@
 """The DAGs of each stream of include/config/streams.yaml.
 
-`ingest_<stream>` does the work: plan >> consume >> archive >> publish, every hour or as the stream's `every` says.
-`ready_<stream>` only waits, without a slot: its grid in the UI shows which hours and days are ready. `retain_<stream>`
-removes old days of a stream that has a `retain`.
+`ingest_<stream>` does the work: plan >> consume >> archive >> publish >> announce, every hour or as the stream's `every`
+says. `ready_<stream>` only waits, without a slot: its grid in the UI shows which hours and days are ready.
+`retain_<stream>` removes old days of a stream that has a `retain`.
 """
 
 from collections.abc import Callable
@@ -13,7 +13,9 @@ from airflow.sdk import DAG, CronDataIntervalTimetable, get_parsing_context
 
 from tidemark.config import Stream, load_streams
 from tidemark.environment import streams_file
+from tidemark_airflow.assets import assets_of
 from tidemark_airflow.operators import (
+    AnnounceOperator,
     ArchiveOperator,
     ConsumeOperator,
     ListOldDaysOperator,
@@ -21,8 +23,8 @@ from tidemark_airflow.operators import (
     PublishOperator,
     RemoveOldDaysOperator,
 )
-from tidemark_airflow.sensors import DayReadySensor, HourReadySensor
-from tidemark_airflow.tasks import HOUR
+from tidemark_airflow.sensors import DayReadySensor, HourOnTimeSensor, HourReadySensor
+from tidemark_airflow.tasks import HOUR, hour_param
 
 HOURLY, DAILY = "0 * * * *", "30 4 * * *"
 
@@ -42,6 +44,7 @@ def dag_of(dag_id: str, stream: Stream, description: str, max_active_runs: int, 
         catchup=False,
         max_active_runs=max_active_runs,
         default_args=default_args,
+        params={"hour": hour_param()},
         tags=["tidemark"],
     )
 
@@ -54,7 +57,10 @@ def build_ingest(dag_id: str, stream: Stream) -> DAG:
         consume = ConsumeOperator(task_id="consume", stream=stream, max_active_tis_per_dag=1)
         archive = ArchiveOperator(task_id="archive", stream=stream, max_active_tis_per_dag=1)
         publish = PublishOperator(task_id="publish", stream=stream)
-        plan >> consume >> archive >> publish
+        announce = AnnounceOperator.partial(
+            task_id="announce", stream=stream.name, outlets=assets_of(stream.name), max_active_tis_per_dag=1
+        ).expand(flags=publish.output)
+        plan >> consume >> archive >> publish >> announce
     return dag
 
 
@@ -63,6 +69,8 @@ def build_ready(dag_id: str, stream: Stream) -> DAG:
         hour = HourReadySensor(task_id="hour", stream=stream.name)
         day = DayReadySensor(task_id="day", stream=stream.name, last_hour=HOUR)
         hour >> day
+        if stream.ready_within:
+            HourOnTimeSensor(task_id="on_time", stream=stream.name, within=stream.ready_within)
     return dag
 
 

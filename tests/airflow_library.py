@@ -11,7 +11,7 @@ with (
     from airflow.sdk import Context
     from airflow.sdk.exceptions import AirflowSensorTimeout, TaskDeferred
 
-    from tidemark_airflow.sensors import DayReadySensor, HourReadySensor
+    from tidemark_airflow.sensors import DayReadySensor, HourOnTimeSensor, HourReadySensor
     from tidemark_airflow.triggers import ready, session
     from tidemark_airflow.triggers.ready import ReadyTrigger
 
@@ -19,6 +19,7 @@ __all__ = [
     "AirflowSensorTimeout",
     "Context",
     "DayReadySensor",
+    "HourOnTimeSensor",
     "HourReadySensor",
     "ReadyTrigger",
     "TaskDeferred",

@@ -49,7 +49,7 @@ class Pipeline:
         archive_stream(self.stream, self.connections, TASK, lambda: self.spark)
 
     def publish(self) -> list[str]:
-        flags = publish_stream(self.stream, self.connections, TASK)
+        flags = publish_stream(self.stream, self.connections, TASK).published
         return [f"{flag.subject} {flag.revision}" for flag in flags]
 
     def run(self, hour: Hour) -> list[str]:

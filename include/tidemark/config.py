@@ -130,6 +130,7 @@ class Stream(_Strict):
     max_records: Annotated[int, Field(ge=1)] = 50_000_000
     grace: Duration = timedelta(minutes=5)
     max_clock_skew: Duration = timedelta(seconds=30)
+    ready_within: Duration | None = None
     skew: Skew = Skew()
     timestamp: Literal["kafka", "message"] = "kafka"
     compression: Literal["small", "fast"] = "small"
@@ -154,6 +155,12 @@ class Stream(_Strict):
     def _hour_is_cut_into_whole_shifts(self) -> "Stream":
         if self.every < timedelta(minutes=1) or self.every % timedelta(minutes=1) or timedelta(hours=1) % self.every:
             raise ValueError(f"every {self.every} must be whole minutes of which an hour has a whole number")
+        return self
+
+    @model_validator(mode="after")
+    def _grace_fits_into_ready_within(self) -> "Stream":
+        if self.ready_within is not None and self.ready_within <= self.grace:
+            raise ValueError(f"ready_within {self.ready_within} must be above grace {self.grace}")
         return self
 
     @property

@@ -28,6 +28,7 @@ class Connection:
 
 ZOOKEEPER = "zookeeper_default"
 WEBHDFS = "webhdfs_default"
+AIRFLOW = "airflow_api"
 
 
 def kafka_connection(cluster: str) -> str:

@@ -70,6 +70,17 @@ Failpoint = Literal[
     "archive.after_deletes",
     "archive.after_discard",
     "archive.after_finish",
+    "publish.hour_prepared",
+    "publish.hour_decided",
+    "publish.hour_placed",
+    "publish.hour_ready",
+    "publish.day_prepared",
+    "publish.day_decided",
+    "publish.day_placed",
+    "publish.day_ready",
+    "publish.before_closing",
+    "announce.before_confirming",
+    "announce.before_sending",
 ]
 FAILPOINTS: tuple[Failpoint, ...] = get_args(Failpoint)
 

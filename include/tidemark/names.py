@@ -8,6 +8,7 @@ from datetime import UTC, date, datetime, timedelta
 from tidemark.errors import WrongUse
 
 HOUR_MS = 3_600_000
+DAY_MS = 24 * HOUR_MS
 
 _STREAM = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}", re.ASCII)
 _CLUSTER = re.compile(r"[a-z0-9][a-z0-9_]{0,62}", re.ASCII)

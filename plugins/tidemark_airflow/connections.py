@@ -2,13 +2,18 @@
 
 from airflow.sdk import BaseHook
 from airflow.sdk import Connection as AirflowConnection
+from airflow.sdk.exceptions import AirflowNotFoundException
 
 from tidemark.config import Stream
 from tidemark.environment import WEBHDFS, ZOOKEEPER, Connection, dump_connection, variable_of
+from tidemark.errors import WrongUse
 
 
 def connection_from_airflow(conn_id: str) -> Connection:
-    return _convert(conn_id, BaseHook.get_connection(conn_id))
+    try:
+        return _convert(conn_id, BaseHook.get_connection(conn_id))
+    except AirflowNotFoundException as error:
+        raise WrongUse(f"Cannot connect to {conn_id}: Airflow has no connection of this name") from error
 
 
 async def connection_from_triggerer(conn_id: str) -> Connection:

@@ -1,14 +1,29 @@
 """Who asks, and for what: a task instance in the words of the library."""
 
-from airflow.sdk import Context
+from airflow.sdk import Context, Param
+from airflow.sdk.exceptions import AirflowFailException
 
-from tidemark.errors import WrongUse
-from tidemark.names import Interval, Task, milliseconds
+from tidemark.names import Hour, Interval, Task, milliseconds
 
 TASK = "{{ ti.dag_id }}/{{ ti.run_id }}/{{ ti.task_id }}"
 ATTEMPT = "{{ ti.try_number }}"
-HOUR = "{{ data_interval_start.in_timezone('UTC').strftime('%Y-%m-%dT%H') }}"
-DAY = "{{ data_interval_start.in_timezone('UTC').strftime('%Y-%m-%d') }}"
+# Empty for a manual run that does not say its hour: what Airflow makes up for it is the hour of asking.
+_HOUR = (
+    "(params.hour or ('' if dag_run.run_type == 'manual' else "
+    "data_interval_start.in_timezone('UTC').strftime('%Y-%m-%dT%H')))"
+)
+HOUR = f"{{{{ {_HOUR} }}}}"
+DAY = f"{{{{ {_HOUR}[:10] }}}}"
+
+
+def hour_param() -> Param:
+    """What a run by hand has to say; scheduled runs and backfills have it from their interval."""
+    return Param(
+        None,
+        type=["null", "string"],
+        title="Hour",
+        description="UTC, such as 2026-11-15T07. A run by hand has to name it; others leave it empty.",
+    )
 
 
 def task_of(context: Context) -> Task:
@@ -18,7 +33,12 @@ def task_of(context: Context) -> Task:
 
 
 def interval_of(context: Context) -> Interval:
-    start, end = context["data_interval_start"], context["data_interval_end"]
-    if start is None or end is None:
-        raise WrongUse("Cannot use a run without a data interval: wanted a scheduled run or a backfill")
+    named = context["params"].get("hour")
+    if named:
+        hour = Hour.parse(named)
+        return Interval(hour.start_ms, hour.end_ms)
+    start, end = context.get("data_interval_start"), context.get("data_interval_end")
+    if context["dag_run"].run_type == "manual" or start is None or end is None:
+        # Trying again changes nothing.
+        raise AirflowFailException("Cannot tell the hour of a run by hand: wanted the param hour: 2026-11-15T07")
     return Interval(milliseconds(start), milliseconds(end))

@@ -2,9 +2,17 @@
 
 import json
 import sys
+from typing import Any
 
 from airflow.dag_processing.dagbag import DagBag
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
+
+
+def uris_of(condition: Any) -> list[str]:
+    """Of nothing, one asset or several."""
+    assets = getattr(condition, "objects", [condition] if condition else [])
+    return [asset.uri for asset in assets]
+
 
 BEFORE = set(sys.modules)
 BAG = DagBag(sys.argv[1])
@@ -20,6 +28,7 @@ print(
                     "max_active_runs": dag.max_active_runs,
                     "timetable": type(dag.timetable).__name__,
                     "cron": getattr(dag.timetable, "expression", None),
+                    "assets": uris_of(dag.timetable.asset_condition),
                     "tasks": {
                         task.task_id: {
                             "owner": task.owner,
@@ -27,6 +36,7 @@ print(
                             "timeout": task.execution_timeout.total_seconds() if task.execution_timeout else None,
                             "downstream": sorted(task.downstream_task_ids),
                             "pool": task.pool,
+                            "outlets": [asset.uri for asset in task.outlets],
                             "spark": isinstance(task, SparkSubmitOperator),
                         }
                         for task in dag.tasks

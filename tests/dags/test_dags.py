@@ -3,13 +3,14 @@ from typing import Any
 
 from tests.dags.conftest import parse_dags
 
+BY_ASSETS = {"example_hourly", "example_daily", "example_join"}
 HEAVY = {"pyspark", "confluent_kafka", "kazoo", "hdfs", "pyarrow", "numpy", "pandas", "fastavro"}
 
 
 def test_the_dag_folder_is_parsed_without_an_error(dags: Any) -> None:
     assert dags["errors"] == {}
     streams = {f"{kind}_{stream}" for kind in ("ingest", "ready") for stream in ("clicks", "payments")}
-    assert set(dags["dags"]) == streams | {"example_count_lines"}
+    assert set(dags["dags"]) == streams | {"example_count_lines", *BY_ASSETS}
 
 
 def test_parsing_imports_nothing_heavy(dags: Any) -> None:
@@ -30,7 +31,8 @@ def test_a_stream_goes_from_plan_to_publish(dags: Any) -> None:
         "plan": ["consume"],
         "consume": ["archive"],
         "archive": ["publish"],
-        "publish": [],
+        "publish": ["announce"],
+        "announce": [],
     }
     assert tasks["consume"]["spark"]
     assert tasks["archive"]["spark"]
@@ -43,10 +45,27 @@ def test_spark_jobs_and_only_they_take_a_slot_of_their_pool(dags: Any) -> None:
 
 
 def test_runs_have_a_data_interval_and_do_not_wait_for_one_another(dags: Any) -> None:
-    for dag in dags["dags"].values():
-        assert dag["timetable"] == "CronDataIntervalTimetable"
+    for dag_id, dag in dags["dags"].items():
+        by_assets = dag_id in BY_ASSETS
+        assert dag["timetable"] == ("PartitionedAssetTimetable" if by_assets else "CronDataIntervalTimetable")
         assert dag["max_active_runs"] > 1
         assert dag["catchup"] is False
+
+
+def test_the_assets_of_a_stream_are_what_its_flags_send_events_for(dags: Any) -> None:
+    announce = dags["dags"]["ingest_payments"]["tasks"]["announce"]
+    assert announce["outlets"] == ["tidemark://payments/hour", "tidemark://payments/day"]
+    assert dags["dags"]["example_join"]["assets"] == ["tidemark://clicks/hour", "tidemark://payments/hour"]
+    assert dags["dags"]["example_daily"]["assets"] == ["tidemark://clicks/day"]
+
+
+def test_a_stream_is_waited_for_in_time_only_when_it_says_how_long_that_is(airflow_home: Path, tmp_path: Path) -> None:
+    streams = tmp_path / "streams.yaml"
+    settings = "cluster: main, topic: t, root: 'hdfs:///t', owner: web"
+    streams.write_text(f"streams:\n  prompt: {{{settings}, ready_within: 20m}}\n  patient: {{{settings}}}\n", "utf-8")
+    found = parse_dags(airflow_home, streams)["dags"]
+    assert set(found["ready_prompt"]["tasks"]) == {"hour", "day", "on_time"}
+    assert set(found["ready_patient"]["tasks"]) == {"hour", "day"}
 
 
 def test_a_bad_stream_is_an_import_error_and_the_others_still_load(airflow_home: Path, tmp_path: Path) -> None:

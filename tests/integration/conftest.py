@@ -36,11 +36,13 @@ def client(stack: Stack, sessions: ExitStack) -> KazooClient:
 
 @pytest.fixture(scope="session")
 def streams_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The streams that the shared Airflow knows: two for its scheduler, one for the Spark cluster."""
+    """The streams that the shared Airflow knows: four for its scheduler, one for the Spark cluster."""
     path = tmp_path_factory.mktemp("config") / "streams.yaml"
     path.write_text(
         "streams:\n"
         f"  clicks: {{topic: clicks, root: 'hdfs:///airflow/clicks', timestamp: message, {STREAM}}}\n"
+        f"  payments: {{topic: payments, root: 'hdfs:///airflow/payments', {STREAM}}}\n"
+        f"  idle: {{topic: idle, root: 'hdfs:///airflow/idle', {STREAM}}}\n"
         f"  young: {{topic: young, root: 'hdfs:///airflow/young', start: latest, {STREAM}}}\n"
         f"  spread: {{topic: spread, root: 'hdfs:///airflow/spread', {STREAM}}}\n",
         "utf-8",

@@ -1,17 +1,25 @@
 """The hourly DAG through Airflow's own scheduler, command line and connections."""
 
+import json
 import subprocess
+from collections.abc import Collection
 from functools import partial
 from pathlib import Path
+from typing import NoReturn
 
+from tests.commands import tidemark
+from tests.pipeline import TASK
 from tests.services import KafkaTopic, Sent, connections_of, read_json, visible_lines, walk
 from tests.waiting import wait_until
 
-from tidemark.config import load_stream
-from tidemark.demo.airflow import AirflowClient, TaskView
+from tidemark.config import Stream, load_stream
+from tidemark.demo.airflow import AirflowClient, TaskView, backfill_command
+from tidemark.drive.consume import consume_interval
+from tidemark.drive.publish import publish_stream
 from tidemark.drive.services import now_ms
 from tidemark.environment import variable_of
-from tidemark.names import HOUR_MS, Hour, isoformat
+from tidemark.ledger.lease import LeaseTaken
+from tidemark.names import HOUR_MS, Hour, Interval, isoformat
 from tidemark.stack import Stack
 from tidemark.storage import open_storage
 
@@ -22,14 +30,17 @@ def last_hours(count: int) -> list[Hour]:
     return [Hour(now.start_ms - back * HOUR_MS) for back in range(count, 0, -1)]
 
 
-def all_succeeded(airflow: AirflowClient, dag: str, hours: list[Hour], attempt: int = 1) -> bool:
-    tasks = [task for task in airflow.tasks(dag) if task.hour in hours]
-    for task in tasks:
+def all_succeeded(
+    airflow: AirflowClient, dag: str, hours: list[Hour], attempt: int = 1, tasks: Collection[str] = ()
+) -> bool:
+    """Whether the tasks, all if none is named, of these hours' runs have succeeded."""
+    found = [task for task in airflow.tasks(dag) if task.hour in hours and (not tasks or task.task in tasks)]
+    for task in found:
         assert task.state not in ("failed", "upstream_failed"), airflow.log_tail(task)
-    # The day is waited for after its last hour only.
-    tasks = [task for task in tasks if (task.task, task.state) != ("day", "skipped") and not is_of_a_whole_day(task)]
-    done = [task for task in tasks if task.state == "success" and task.attempt >= attempt]
-    return {task.hour for task in tasks} == set(hours) and done == tasks
+    # The day is waited for after its last hour only, and what another run has announced is not announced again.
+    found = [task for task in found if task.state != "skipped" and not is_of_a_whole_day(task)]
+    done = [task for task in found if task.state == "success" and task.attempt >= attempt]
+    return {task.hour for task in found} == set(hours) and done == found
 
 
 def is_of_a_whole_day(task: TaskView) -> bool:
@@ -37,20 +48,58 @@ def is_of_a_whole_day(task: TaskView) -> bool:
     return task.task == "day" and task.hour.hh == "23"
 
 
-def test_a_backfill_by_the_scheduler_ends_with_flags_and_wakes_the_dag_downstream(
+def client_of(stack: Stack) -> AirflowClient:
+    login = stack.login()
+    return AirflowClient(login.address, login.user, login.password, stack.environment())
+
+
+def airflow_cli(stack: Stack, *arguments: str) -> str:
+    done = subprocess.run(["airflow", *arguments], env=stack.environment(), capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    return done.stdout
+
+
+def events_of(airflow: AirflowClient, asset: str, keys: list[str]) -> list[tuple[str, int]]:
+    """Key and revision of every event for one of the keys. An event without a key is wrong always."""
+    (found,) = [row for row in airflow.rows("/api/v2/assets", "assets") if row["uri"] == f"tidemark://{asset}"]
+    wait_until(lambda: can_list_events(airflow), "no run that an event started is queued")
+    rows = list(airflow.rows("/api/v2/assets/events", "asset_events", asset_id=found["id"]))
+    assert [row for row in rows if row["partition_key"] is None] == []
+    return sorted((row["partition_key"], row["extra"]["revision"]) for row in rows if row["partition_key"] in keys)
+
+
+def can_list_events(airflow: AirflowClient) -> bool:
+    """Airflow 3.3.2 cannot while a run that one of them started is queued."""
+    return airflow._request("GET", "/api/v2/assets/events").ok
+
+
+def runs_of(airflow: AirflowClient, dag: str, keys: list[str]) -> list[tuple[str, str]]:
+    rows = airflow.rows(f"/api/v2/dags/{dag}/dagRuns", "dag_runs")
+    return sorted((row["partition_key"], row["state"]) for row in rows if row["partition_key"] in keys)
+
+
+def has_ended(airflow: AirflowClient, dag: str, run: str) -> bool:
+    """A run that failed is a failure of the test."""
+    state = airflow.get(f"/api/v2/dags/{dag}/dagRuns/{run}")["state"]
+    assert state != "failed", run
+    return bool(state == "success")
+
+
+def test_flags_are_events_that_start_consumers_once_for_each_revision_and_a_replay_makes_up_for_a_pause(
     airflow_stack: Stack, streams_file: Path
 ) -> None:
     topic = KafkaTopic(airflow_stack, "clicks", 4)
-    hours = last_hours(2)
+    # The last one has a run of its own as soon as its DAG is not paused.
+    older, first, second, _ = last_hours(4)
+    hours = [first, second]
     topic.send(
         Sent(partition=n % 4, time_ms=hour.start_ms, value=f"{isoformat(hour.start_ms + n)} line {n}".encode())
         for hour in hours
         for n in range(200)
     )
-    login = airflow_stack.login()
-    airflow = AirflowClient(login.address, login.user, login.password, airflow_stack.environment())
+    airflow = client_of(airflow_stack)
     dags = ("example_count_lines", "ready_clicks", "ingest_clicks")
-    airflow.wait_for_dags(dags)
+    airflow.wait_for_dags((*dags, "example_hourly"))
     for dag in dags:
         airflow.backfill(dag, hours)
     for dag in dags:
@@ -68,6 +117,121 @@ def test_a_backfill_by_the_scheduler_ends_with_flags_and_wakes_the_dag_downstrea
     submitted = [airflow.log_tail(task, lines=10_000) for task in consumed]
     assert any("jobs/consume.py" in log and "--timeout-s" in log for log in submitted)
 
+    keys = [str(hour) for hour in hours]
+    assert events_of(airflow, "clicks/hour", keys) == [(key, 1) for key in keys]
+    replays = [
+        tidemark("flags", "replay", "example_hourly", "--yes", environment=airflow_stack.environment())
+        for _ in range(2)
+    ]
+    assert [done.returncode for done in replays] == [0, 0], replays
+    assert all(f"example_hourly missed {key}." in replays[0].stdout for key in keys), replays
+    assert not any(key in replays[1].stdout for key in keys), replays
+    airflow.unpause("example_hourly")
+    counted = [(key, "success") for key in keys]
+    wait_until(lambda: runs_of(airflow, "example_hourly", keys) == counted, "example_hourly has caught up")
+    assert events_of(airflow, "clicks/hour", keys) == [(key, 1) for key in keys]
+
+    late = f"{isoformat(first.start_ms + 7)} late".encode()
+    topic.send([Sent(partition=0, time_ms=first.start_ms, value=late)])
+    airflow_cli(airflow_stack, "dags", "trigger", "ingest_clicks", "--run-id", "by_hand", "--conf", named(older))
+    wait_until(partial(has_ended, airflow, "ingest_clicks", "by_hand"), f"{older} is run by hand")
+    keys = [str(older), str(first), str(second)]
+    told = [(str(older), 1), (str(first), 1), (str(first), 2), (str(second), 1)]
+    counted = [(key, "success") for key, _ in told]
+    wait_until(lambda: runs_of(airflow, "example_hourly", keys) == counted, "example_hourly has counted each revision")
+    assert events_of(airflow, "clicks/hour", keys) == told
+
+
+def named(hour: Hour) -> str:
+    return json.dumps({"hour": str(hour)})
+
+
+def test_each_flag_is_one_event_in_whatever_way_and_however_often_its_hour_is_run(
+    airflow_stack: Stack, streams_file: Path
+) -> None:
+    """Its topic is empty, so that its hours take no Spark job."""
+    KafkaTopic(airflow_stack, "payments", 2)
+    unheard, first, second, _ = last_hours(4)
+    airflow = client_of(airflow_stack)
+    dag = "ingest_payments"
+    airflow.wait_for_dags((dag,))
+    backwards = [*backfill_command(dag, [first, second]), "--run-backwards"][1:]
+    outlook = airflow_cli(airflow_stack, *backwards, "--dry-run")
+    assert all(isoformat(hour.start_ms)[:13].replace("T", " ") in outlook.replace("T", " ") for hour in (first, second))
+    assert airflow.tasks(dag) == []
+    airflow_cli(airflow_stack, *backwards)
+    airflow.unpause(dag)
+    wait_until(partial(all_succeeded, airflow, dag, [first, second]), f"{first} and {second} are done")
+    keys = [str(unheard), str(first), str(second)]
+    assert events_of(airflow, "payments/hour", keys) == [(key, 1) for key in keys[1:]]
+
+    # A flag whose publish task died before its event.
+    stream, interval = load_stream(streams_file, "payments"), Interval(unheard.start_ms, unheard.end_ms)
+    wait_until(lambda: consumed(airflow_stack, stream, interval), f"{unheard} is consumed")
+    flags = publish_stream(stream, connections_of(airflow_stack), TASK).published
+    assert [flag.subject for flag in flags] == [str(unheard)]
+    airflow_cli(airflow_stack, "dags", "trigger", dag, "--run-id", "by_hand", "--conf", named(first))
+    wait_until(partial(has_ended, airflow, dag, "by_hand"), f"{first} is run by hand once more")
+    assert events_of(airflow, "payments/hour", keys) == [(key, 1) for key in keys]
+
+    dates = ("-s", isoformat(first.start_ms), "-e", isoformat(second.start_ms))
+    airflow_cli(airflow_stack, "tasks", "clear", dag, "-t", "publish", "-d", "-y", *dates)
+    is_again = partial(all_succeeded, airflow, dag, [first, second], tasks=("publish",), attempt=2)
+    wait_until(is_again, f"{first} and {second} are published once more")
+    wait_until(lambda: not has_running(airflow, dag), "every run has ended")
+    assert events_of(airflow, "payments/hour", keys) == [(key, 1) for key in keys]
+
+    airflow_cli(airflow_stack, "dags", "trigger", dag, "--run-id", "without_hour")
+    run = f"/api/v2/dags/{dag}/dagRuns/without_hour"
+    wait_until(lambda: airflow.get(run)["state"] == "failed", "a run by hand that names no hour fails")
+    tasks = {row["task_id"]: row for row in airflow.get(f"{run}/taskInstances")["task_instances"]}
+    assert (tasks["plan"]["state"], tasks["plan"]["try_number"]) == ("failed", 1)
+
+
+def test_why_knows_of_a_dag_that_is_paused_a_run_that_never_was_and_a_task_that_fails(
+    airflow_stack: Stack, streams_file: Path
+) -> None:
+    """The topic of this stream does not exist."""
+    airflow, dag = client_of(airflow_stack), "ingest_idle"
+    (hour,) = last_hours(1)
+    environment = {**airflow_stack.environment(), "TIDEMARK_STREAMS": str(streams_file)}
+
+    def why() -> str:
+        done = tidemark("why", "idle", str(hour), environment=environment)
+        assert done.returncode == 1, done.stderr
+        return done.stdout
+
+    airflow.wait_for_dags((dag,))
+    told = why()
+    assert "nothing was ever planned for the stream" in told
+    assert f"the DAG {dag} is paused" in told
+    assert f"Airflow never scheduled a run of {dag} for this hour" in told
+    airflow.backfill(dag, [hour])
+    airflow.unpause(dag)
+    wait_until(lambda: "its task plan is up_for_retry, try 1" in why(), "the first try has failed")
+    told = why()
+    assert "is running" in told
+    assert "is paused" not in told
+    airflow._request("PATCH", f"/api/v2/dags/{dag}", json={"is_paused": True}).raise_for_status()
+
+
+def consumed(stack: Stack, stream: Stream, interval: Interval) -> bool:
+    """Without Spark; another run of the stream may hold it meanwhile."""
+    try:
+        consume_interval(stream, interval, connections_of(stack), TASK, no_spark)
+    except LeaseTaken:
+        return False
+    return True
+
+
+def no_spark() -> NoReturn:
+    raise AssertionError("the topic is empty")
+
+
+def has_running(airflow: AirflowClient, dag: str) -> bool:
+    rows = airflow.rows(f"/api/v2/dags/{dag}/dagRuns", "dag_runs")
+    return any(row["state"] in ("queued", "running") for row in rows)
+
 
 def test_a_backfill_takes_hours_older_than_the_stream_and_does_planned_ones_again_to_the_byte(
     airflow_stack: Stack, streams_file: Path
@@ -80,8 +244,7 @@ def test_a_backfill_takes_hours_older_than_the_stream_and_does_planned_ones_agai
         for n in range(60)
     ]
     topic.send(sent)
-    login = airflow_stack.login()
-    airflow = AirflowClient(login.address, login.user, login.password, airflow_stack.environment())
+    airflow = client_of(airflow_stack)
     storage = open_storage(load_stream(streams_file, "young").root, connections_of(airflow_stack))
     airflow.wait_for_dags(("ingest_young",))
     airflow.backfill("ingest_young", [first])
@@ -104,17 +267,16 @@ def test_a_backfill_takes_hours_older_than_the_stream_and_does_planned_ones_agai
 def test_the_pool_of_the_spark_jobs_makes_itself_and_keeps_the_size_that_an_operator_gave_it(
     airflow_stack: Stack,
 ) -> None:
-    login = airflow_stack.login()
-    airflow = AirflowClient(login.address, login.user, login.password, airflow_stack.environment())
+    airflow = client_of(airflow_stack)
     path = "/api/v2/pools/tidemark_spark"
 
     def slots_after_a_restart() -> int:
         # The triggerer is the quickest of those that make it.
         airflow_stack.stop("triggerer")
         airflow_stack.start("triggerer")
-        return int(airflow._get(path)["slots"])
+        return int(airflow.get(path)["slots"])
 
-    assert airflow._get(path)["slots"] == 4
+    assert airflow.get(path)["slots"] == 4
     larger = {"pool": "tidemark_spark", "slots": 5, "description": "mine", "include_deferred": False}
     airflow._request("PATCH", path, json=larger).raise_for_status()
     assert slots_after_a_restart() == 5
@@ -132,7 +294,7 @@ def test_the_same_dag_runs_on_a_spark_cluster_by_changing_the_connection_alone(
     environment = {**airflow_stack.environment(), connection: spark_cluster.environment()[connection]}
     assert "spark://" in environment[connection]
     done = subprocess.run(
-        ["airflow", "dags", "test", "ingest_spread", isoformat(hour.end_ms)],
+        ["airflow", "dags", "test", "ingest_spread", isoformat(hour.end_ms), "--conf", named(hour)],
         env=environment,
         capture_output=True,
         text=True,

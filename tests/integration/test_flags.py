@@ -82,6 +82,13 @@ def test_an_hour_with_a_gap_is_published_when_an_operator_accepts_it_and_its_fla
     assert "accepted: the broker's disk broke" in proven.stdout
 
 
+def test_an_hour_that_is_held_does_not_hold_the_next_one(pipeline: Pipeline) -> None:
+    leave_a_gap(pipeline)
+    third = Hour(SECOND.end_ms)
+    pipeline.topic.send(records(third, 30))
+    assert pipeline.run(third) == [f"{third} 1"]
+
+
 def test_an_hour_without_a_gap_cannot_be_accepted(pipeline: Pipeline, run: Run) -> None:
     pipeline.topic.send(records(FIRST, 30))
     pipeline.run(FIRST)

@@ -5,7 +5,9 @@ import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
+from datetime import datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,6 +16,7 @@ from tests.airflow_library import (
     AirflowSensorTimeout,
     Context,
     DayReadySensor,
+    HourOnTimeSensor,
     HourReadySensor,
     ReadyTrigger,
     TaskDeferred,
@@ -27,7 +30,7 @@ from tidemark.environment import Connection
 from tidemark.errors import WrongUse
 from tidemark.ledger.records import DayRecord
 from tidemark.ledger.stream import StreamLedger
-from tidemark.names import Hour
+from tidemark.names import DAY_MS, Hour, moment
 from tidemark.stack import Stack
 
 HOUR = Hour.parse("2026-11-15T07")
@@ -154,6 +157,25 @@ def test_a_day_is_waited_for_like_an_hour(ledger: StreamLedger, context: Context
     transaction.put(f"/streams/{ledger.stream}/days/{HOUR.day}", DayRecord(revision=1), version=-1)
     transaction.commit()
     assert sensor.execute(context) == 1
+
+
+@pytest.mark.parametrize(
+    ("run_type", "since"),
+    [("scheduled", moment(HOUR.end_ms)), ("backfill", moment(HOUR.end_ms + 365 * DAY_MS))],
+)
+def test_an_hour_is_late_from_its_end_on_but_a_backfill_of_an_old_one_only_from_its_own_start(
+    ledger: StreamLedger, context: Context, run_type: str, since: datetime
+) -> None:
+    """With the hour's end in place of the start of a backfill every old hour would be late at once."""
+    sensor = HourOnTimeSensor(task_id="wait", stream=ledger.stream, hour=str(HOUR), within=timedelta(minutes=20))
+    run = SimpleNamespace(run_type=run_type, start_date=moment(HOUR.end_ms + 365 * DAY_MS))
+    found: Any = {"dag_run": run}
+    with pytest.raises(TaskDeferred) as deferred:
+        sensor.execute(found)
+    deadline = deferred.value.trigger.serialize()[1]["deadline"]
+    assert deadline == (since + timedelta(minutes=20)).timestamp()
+    with pytest.raises(AirflowSensorTimeout, match="nothing was ever planned for the stream"):
+        sensor.complete(context, {"revision": 0})
 
 
 def test_a_time_out_fails_with_the_reasons(ledger: StreamLedger, context: Context) -> None:

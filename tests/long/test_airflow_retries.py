@@ -4,16 +4,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.armed import armed_with, write_streams
 from tests.services import KafkaTopic, Sent, connections_of, read_json, visible_lines
 from tests.waiting import wait_until
 
 from tidemark.config import load_stream
 from tidemark.demo.airflow import AirflowClient
-from tidemark.demo.run import DAGS_PAUSED
 from tidemark.drive.services import now_ms
 from tidemark.failpoints import Failpoint
 from tidemark.names import HOUR_MS, Hour
-from tidemark.stack import DEFAULT_SERVICES, Stack
+from tidemark.stack import Stack
 from tidemark.storage import open_storage
 
 STEPS: tuple[Failpoint, ...] = ("consume.after_read", "commit.after_pending", "commit.after_moves")
@@ -24,27 +24,14 @@ DAG = "ingest_retried"
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("retries")
-    settings = "cluster: main, owner: tests, grace: 60s, max_clock_skew: 30s"
-    (folder / "streams.yaml").write_text(
-        f"streams:\n  retried: {{topic: retried, root: 'hdfs:///airflow/retried', {settings}}}\n"
-    )
+    write_streams(folder, ("retried",))
     return folder
 
 
 @pytest.fixture(scope="module")
 def armed_stack(folder: Path) -> Iterator[Stack]:
-    """A stack of its own, in which every process has the same armed failpoints."""
-    armed = {
-        "TIDEMARK_STREAMS": str(folder / "streams.yaml"),
-        "TIDEMARK_FAILPOINT": ",".join(f"{step}=kill_once" for step in STEPS),
-        "TIDEMARK_FAILPOINT_WITNESS": str(folder / "witness"),
-    }
-    stack = Stack(folder / "stack")
-    try:
-        stack.up(DEFAULT_SERVICES, extra_environment={**DAGS_PAUSED, **armed})
+    with armed_with(STEPS, folder) as stack:
         yield stack
-    finally:
-        stack.down()
 
 
 def test_a_task_that_is_killed_at_three_steps_succeeds_with_its_fourth_try(armed_stack: Stack, folder: Path) -> None:
@@ -67,7 +54,7 @@ def test_a_task_that_is_killed_at_three_steps_succeeds_with_its_fourth_try(armed
     wait_until(has_ended, "the hour is done", within_s=900)
     assert tuple((folder / "witness").read_text().split()) == STEPS
     tries = {task.task: task.attempt for task in airflow.tasks(DAG) if task.hour == hour}
-    assert tries == {"plan": 1, "consume": len(STEPS) + 1, "archive": 1, "publish": 1}
+    assert tries == {"plan": 1, "consume": len(STEPS) + 1, "archive": 1, "publish": 1, "announce": 1}
     storage = open_storage(load_stream(folder / "streams.yaml", "retried").root, connections_of(armed_stack))
     assert sorted(visible_lines(storage)) == sorted((record.time_ms, record.value) for record in sent)
     assert read_json(storage, f"{hour.day}/{hour.hh}/_READY")["counts"]["lines"] == len(sent)

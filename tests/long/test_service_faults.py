@@ -302,7 +302,7 @@ def consume_next_hour(faults: Faults, stream: Stream) -> None:
 def archive_and_publish(faults: Faults, stream: Stream) -> list[str]:
     task = Task(name="after", attempt=1)
     archive_stream(stream, connections_of(faults.stack), task, lambda: faults.spark)
-    flags = publish_stream(stream, connections_of(faults.stack), task)
+    flags = publish_stream(stream, connections_of(faults.stack), task).published
     return [f"{flag.subject} {flag.revision}" for flag in flags]
 
 

@@ -83,6 +83,10 @@ def test_files_are_left_to_the_file_system_by_default(tmp_path: Path) -> None:
             "field archive.target_size: found 256: wanted a number and a unit kB, MB or GB",
         ),
         (
+            "{cluster: main, topic: t, root: 'hdfs:///x', owner: w, ready_within: 5m}",
+            "ready_within 0:05:00 must be above grace 0:05:00",
+        ),
+        (
             "{cluster: main, topic: t, root: 'hdfs:///x', owner: w, files: {mode: 640}}",
             """field files.mode: found 640: wanted octal digits in quotes, such as "0640\"""",
         ),

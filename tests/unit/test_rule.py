@@ -52,6 +52,15 @@ def test_the_quickest_shard_does_not_speak_for_the_others() -> None:
     assert [reason.shard for reason in judge(positions(LATER_MS, SEVEN.start_ms, LATER_MS))] == ["0001-1"]
 
 
+def test_shards_that_are_behind_are_those_and_in_order_that_their_rows_say() -> None:
+    found = positions(*(SEVEN.end_ms + (n % 3 - 1) for n in range(100)))
+    found = found.with_shards({**found.shards, Shard(2, 0): replace(found.shards[Shard(1, 3)], watermark_ms=0)})
+    rows = {shard: row for shard, row in found.shards.items() if row.watermark_ms < SEVEN.end_ms}
+    assert list(found.behind(SEVEN.end_ms).items()) == sorted(rows.items())
+    assert len(rows) == 35
+    assert found.lowest_watermark_ms == 0
+
+
 def test_a_partition_that_nobody_ever_wrote_to_is_proven_like_any_other() -> None:
     """With a rule that waits for a record of every shard the hour would never be ready."""
     never_written = ShardPosition(start=0, next=0, watermark_ms=SEVEN.end_ms, digest=None)

@@ -79,6 +79,35 @@ def accept(
     typer.echo(f"{stream}/{wanted} is held by no gap any more: {act}. The next publish task writes its flag.")
 
 
+@app.command()
+def replay(
+    dag: Annotated[str, typer.Argument(help="A DAG that is scheduled by Tidemark's assets.")],
+    days: Annotated[int, typer.Option(min=1, help="How far back to look for events that it missed.")] = 7,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+) -> None:
+    """Run a DAG for the hours or days whose events it missed while it was paused, and no other DAG.
+
+    Asks Airflow (connection airflow_api). Exit code 1 when the answer is no.
+    """
+    from datetime import UTC, datetime, timedelta
+
+    from tidemark.airflow import AirflowApi
+    from tidemark.drive.replay import find_missed, start_runs
+
+    api = AirflowApi.connect(connection_from_environment)
+    now = datetime.now(UTC)
+    missed = find_missed(api, dag, now - timedelta(days=days), now)
+    for one in missed:
+        typer.echo(f"{dag} missed {one.key}.")
+    if not missed:
+        typer.echo(f"{dag} missed nothing in {days} days.")
+        return
+    if not yes:
+        confirm(f"Run {dag} for {len(missed)} keys?")
+    started = start_runs(api, dag, missed)
+    typer.echo(f"{len(started)} runs of {dag} are queued.")
+
+
 def _as_json(row: "HourFlag") -> dict[str, Any]:
     return {
         "hour": str(row.hour),

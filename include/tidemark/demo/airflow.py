@@ -6,12 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import requests
-
-from tidemark.errors import ServiceUnreachable, TidemarkError
+from tidemark.airflow import AirflowApi
+from tidemark.errors import TidemarkError
 from tidemark.names import Hour, isoformat
 
-_TIMEOUT_S = 120
 _TRIES = 5
 
 
@@ -25,13 +23,10 @@ class TaskView:
     attempt: int
 
 
-class AirflowClient:
+class AirflowClient(AirflowApi):
     def __init__(self, address: str, user: str, password: str, environment: Mapping[str, str]) -> None:
-        self._address = address.rstrip("/")
+        super().__init__(address, user, password)
         self._environment = environment
-        self._session = requests.Session()
-        token = self._post("/auth/token", {"username": user, "password": password})["access_token"]
-        self._session.headers["Authorization"] = f"Bearer {token}"
 
     def wait_for_dags(self, dags: tuple[str, ...], *, within_s: float = 120) -> None:
         deadline = time.monotonic() + within_s
@@ -39,7 +34,7 @@ class AirflowClient:
         while missing:
             missing = {dag for dag in missing if self._request("GET", f"/api/v2/dags/{dag}").status_code != 200}
             if missing and time.monotonic() > deadline:
-                errors = self._get("/api/v2/importErrors")["import_errors"]
+                errors = self.get("/api/v2/importErrors")["import_errors"]
                 told = "; ".join(error["stack_trace"].strip().splitlines()[-1] for error in errors)
                 raise TidemarkError(f"Cannot find {', '.join(sorted(missing))} in Airflow: {told or 'no error told'}")
             time.sleep(0.5)
@@ -65,7 +60,7 @@ class AirflowClient:
 
     def open_backfills(self, dag: str) -> list[int]:
         """Airflow takes a DAG's next backfill only when there is none, and closes one well after its last run."""
-        found = self._get("/api/v2/backfills", dag_id=dag)["backfills"]
+        found = self.get("/api/v2/backfills", dag_id=dag)["backfills"]
         return [backfill["id"] for backfill in found if not backfill["completed_at"]]
 
     def _cancel_backfills(self, dag: str) -> None:
@@ -73,9 +68,9 @@ class AirflowClient:
             self._request("PUT", f"/api/v2/backfills/{backfill}/cancel")
 
     def tasks(self, dag: str) -> list[TaskView]:
-        runs = self._get(f"/api/v2/dags/{dag}/dagRuns", limit=100)["dag_runs"]
+        runs = self.rows(f"/api/v2/dags/{dag}/dagRuns", "dag_runs")
         hours = {run["dag_run_id"]: Hour.parse(run["logical_date"][:13]) for run in runs if run["logical_date"]}
-        found = self._get(f"/api/v2/dags/{dag}/dagRuns/~/taskInstances", limit=500)["task_instances"]
+        found = self.rows(f"/api/v2/dags/{dag}/dagRuns/~/taskInstances", "task_instances")
         return [
             TaskView(
                 dag=dag,
@@ -91,24 +86,13 @@ class AirflowClient:
 
     def log_tail(self, task: TaskView, lines: int = 30) -> str:
         path = f"/api/v2/dags/{task.dag}/dagRuns/{task.run}/taskInstances/{task.task}/logs/{task.attempt}"
-        content = self._get(path, full_content="true")["content"]
+        content = self.get(path, full_content="true")["content"]
         return "\n".join("\n".join(map(_text_of, content)).splitlines()[-lines:])
 
-    def _get(self, path: str, **params: Any) -> Any:
-        response = self._request("GET", path, params=params)
-        response.raise_for_status()
-        return response.json()
 
-    def _post(self, path: str, body: Mapping[str, Any]) -> Any:
-        response = self._request("POST", path, json=body)
-        response.raise_for_status()
-        return response.json()
-
-    def _request(self, method: str, path: str, **kwargs: Any) -> requests.Response:
-        try:
-            return self._session.request(method, self._address + path, timeout=_TIMEOUT_S, **kwargs)
-        except requests.RequestException as error:
-            raise ServiceUnreachable(f"Cannot reach Airflow at {self._address}: {error}") from error
+def is_done(task: TaskView) -> bool:
+    """Skipped is what has nothing to say, such as `announce` when another run's has said it."""
+    return task.state in ("success", "skipped")
 
 
 def backfill_command(dag: str, hours: Sequence[Hour], reprocess: str = "failed") -> list[str]:

@@ -10,9 +10,10 @@ from rich.table import Table
 from tidemark.demo.airflow import TaskView
 from tidemark.names import Hour
 
-STAGES = ("plan", "consume", "archive", "publish")
+STAGES = ("plan", "consume", "archive", "publish", "announce")
 _MARKS = {
     "success": "[green]done[/]",
+    "skipped": "[green]done[/]",
     "running": "[yellow]running[/]",
     "deferred": "[cyan]deferred[/]",
     "queued": "queued",

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from tidemark import layout
 from tidemark.config import Stream, load_streams
-from tidemark.demo.airflow import AirflowClient, TaskView, backfill_command
+from tidemark.demo.airflow import AirflowClient, TaskView, backfill_command, is_done
 from tidemark.demo.progress import HourSummary, Progress, show_summary
 from tidemark.demo.sample import create_topic, produce, sample_hour
 from tidemark.drive.services import now_ms
@@ -136,7 +136,7 @@ def _watch(airflow: AirflowClient, asked: Mapping[str, Sequence[Hour]], progress
         for task in tasks:
             if task.state == "failed":
                 raise TidemarkError(_explain(airflow, task))
-        if {(task.dag, task.hour) for task in tasks} == wanted and all(task.state == "success" for task in tasks):
+        if {(task.dag, task.hour) for task in tasks} == wanted and all(is_done(task) for task in tasks):
             return
         if time.monotonic() > deadline:
             raise TidemarkError(f"The hours were not done within {PATIENCE_S:.0f} s; the table shows how far they came")

@@ -1,6 +1,6 @@
 """Why an hour or a day is not ready, or what proves that it is: the ledger, Kafka, and the flag itself."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -11,7 +11,7 @@ from tidemark.environment import Connections
 from tidemark.errors import ServiceUnreachable
 from tidemark.inspect.offsets import view_offsets
 from tidemark.inspect.workers import view_lease
-from tidemark.ledger.records import HourRecord, HourState
+from tidemark.ledger.records import HourRecord, HourState, Positions
 from tidemark.ledger.stream import StreamLedger
 from tidemark.lineage import alarms_of
 from tidemark.names import Day, Hour, hours_of_day, isoformat
@@ -19,6 +19,8 @@ from tidemark.publish.ask import ready_revision
 from tidemark.publish.flag import read_hour_flag
 from tidemark.publish.rule import Cause, Reason, reasons_against
 from tidemark.storage import Storage
+
+_AIRFLOW_MAY_KNOW = {Cause.NEVER_PLANNED, Cause.LAGGING, Cause.NOT_ARCHIVED}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,27 +84,38 @@ class DayAnswer:
         }
 
 
-def explain_hour(
-    client: KazooClient, stream: Stream, hour: Hour, connections: Connections, storage: Storage, now_ms: int
-) -> HourAnswer:
-    ledger = StreamLedger(client, stream.name)
-    record, positions = ledger.hour(hour).value, ledger.positions().value
-    reasons = reasons_against(hour, record, positions, now_ms)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """The stream, and all that may know something."""
+
+    client: KazooClient
+    stream: Stream
+    connections: Connections
+    storage: Storage
+    ask_airflow: Callable[[str, Hour], list[str]]
+    now_ms: int
+
+    @property
+    def ledger(self) -> StreamLedger:
+        return StreamLedger(self.client, self.stream.name)
+
+
+def explain_hour(asked: Asked, hour: Hour) -> HourAnswer:
+    record, positions = asked.ledger.hour(hour).value, asked.ledger.positions().value
+    reasons = reasons_against(hour, record, positions, asked.now_ms)
     revision = 0 if record.state is HourState.EXPIRED else record.revision
-    flag = read_hour_flag(storage, hour, revision) if revision else None
-    alarms = alarms_of(ledger.timelines())
-    notes = (*_notes(client, ledger, stream, record, reasons, connections), *alarms)
+    flag = read_hour_flag(asked.storage, hour, revision) if revision else None
+    notes = (*_notes(asked, hour, record, positions, reasons), *alarms_of(asked.ledger.timelines()))
     return HourAnswer(hour=hour, revision=revision, reasons=reasons, notes=notes, flag=flag)
 
 
-def explain_day(
-    client: KazooClient, stream: Stream, day: Day, connections: Connections, storage: Storage, now_ms: int
-) -> DayAnswer:
-    open_hours = [hour for hour in hours_of_day(str(day)) if not ready_revision(client, stream.name, hour)]
+def explain_day(asked: Asked, day: Day) -> DayAnswer:
+    name = asked.stream.name
+    open_hours = [hour for hour in hours_of_day(str(day)) if not ready_revision(asked.client, name, hour)]
     return DayAnswer(
         day=day,
-        revision=ready_revision(client, stream.name, day),
-        hours=tuple(explain_hour(client, stream, hour, connections, storage, now_ms) for hour in open_hours),
+        revision=ready_revision(asked.client, name, day),
+        hours=tuple(explain_hour(asked, hour) for hour in open_hours),
     )
 
 
@@ -120,23 +133,33 @@ def _proof(flag: dict[str, Any]) -> Iterator[str]:
 
 
 def _notes(
-    client: KazooClient,
-    ledger: StreamLedger,
-    stream: Stream,
-    record: HourRecord,
-    reasons: tuple[Reason, ...],
-    connections: Connections,
+    asked: Asked, hour: Hour, record: HourRecord, positions: Positions, reasons: tuple[Reason, ...]
 ) -> Iterator[str]:
     causes = {reason.cause for reason in reasons}
     if Cause.LAGGING in causes:
-        yield from _open_shift(client, ledger)
-        yield from _lags(client, stream, reasons, connections)
+        yield from _open_shift(asked.client, asked.ledger)
+        yield from _switches(asked.ledger, positions)
+        yield from _lags(asked.client, asked.stream, reasons, asked.connections)
     if Cause.NOT_ARCHIVED in causes and record.archiving:
         lease = record.lease
         holder = lease.owner if lease and lease.owner else "nobody"
         yield f"its archive number {record.archiving.number} was begun and is not finished; held by {holder}"
     if not reasons and not record.revision:
         yield "nothing holds it: the next publish task of the stream writes its flag"
+    if not record.revision and not causes - _AIRFLOW_MAY_KNOW:
+        yield from asked.ask_airflow(asked.stream.name, hour)
+
+
+def _switches(ledger: StreamLedger, positions: Positions) -> Iterator[str]:
+    """A timeline that was closed and is not read to its end holds the shards of the next one."""
+    for order, timeline in sorted(ledger.timelines().items()):
+        columns = positions.timelines.get(f"{order:04d}")
+        waiting = columns.completed.count(False) if columns else 0
+        if timeline.ends is not None and waiting:
+            yield (
+                f"a switch away from timeline {order} ({timeline.cluster}/{timeline.topic}) is under way: "
+                f"{waiting} of its shards are not read to their end yet"
+            )
 
 
 def _open_shift(client: KazooClient, ledger: StreamLedger) -> Iterator[str]:

@@ -71,6 +71,14 @@ def retention(stream: str) -> str:
     return f"/streams/{stream}/retention"
 
 
+def open_days(stream: str) -> str:
+    return f"/streams/{stream}/open"
+
+
+def open_day(stream: str, day: str) -> str:
+    return f"/streams/{stream}/open/{day}"
+
+
 def days(stream: str) -> str:
     return f"/streams/{stream}/days"
 

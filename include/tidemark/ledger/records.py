@@ -209,8 +209,20 @@ class Positions:
 
     @property
     def lowest_watermark_ms(self) -> int | None:
-        open_shards = [row.watermark_ms for row in self.shards.values() if not row.completed]
-        return min(open_shards, default=None)
+        return min((mark for _, _, mark in self._open_watermarks()), default=None)
+
+    def behind(self, time_ms: int) -> dict[Shard, ShardPosition]:
+        """The shards with a watermark before the time; asked for many hours, so that it makes no row for the others."""
+        lagging = [Shard(int(timeline), number) for timeline, number, mark in self._open_watermarks() if mark < time_ms]
+        shards = self.shards if lagging else {}
+        return {shard: shards[shard] for shard in sorted(lagging)}
+
+    def _open_watermarks(self) -> Iterator[tuple[str, int, int]]:
+        """Timeline, partition and watermark of every shard that is not completed."""
+        for timeline, columns in self.timelines.items():
+            for partition, (mark, completed) in enumerate(zip(columns.watermark_ms, columns.completed, strict=True)):
+                if not completed:
+                    yield timeline, partition, mark
 
     @property
     def start_hour(self) -> Hour | None:
@@ -463,6 +475,18 @@ class Publication:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Announcement:
+    """A flag of which it is not certain that Airflow has its event; published at this time or later.
+
+    Until it is `handed` over it is certain that Airflow does not have it.
+    """
+
+    revision: int
+    published_ms: int
+    handed: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class HourRecord:
     """`dirty`: shifts whose lines are not archived; `unflagged`: archived, but in no flag yet."""
 
@@ -475,6 +499,7 @@ class HourRecord:
     archives: int = 0
     archiving: ArchivePlan | None = None
     publishing: Publication | None = None
+    unannounced: tuple[Announcement, ...] = ()
     lease: LeaseRecord | None = None
 
 
@@ -496,3 +521,4 @@ class DayRecord:
     revision: int = 0
     hours: tuple[int, ...] = ()
     publishing: Publication | None = None
+    unannounced: tuple[Announcement, ...] = ()

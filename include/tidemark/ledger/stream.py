@@ -33,7 +33,7 @@ class StreamLedger:
         ensure(self.client, paths.timelines(self.stream), TimelinesVersion())
         ensure(self.client, paths.positions(self.stream), Positions())
         ensure(self.client, paths.lease(self.stream), LeaseRecord())
-        for folder in (paths.epochs, paths.shifts, paths.hours, paths.days):
+        for folder in (paths.epochs, paths.shifts, paths.hours, paths.days, paths.open_days):
             self.client.ensure_path(folder(self.stream))
         ensure(self.client, paths.head(self.stream), Head())
 
@@ -105,6 +105,14 @@ class StreamLedger:
     def is_lease_wanted(self) -> bool:
         return bool(children(self.client, paths.wanted(self.stream)))
 
+    def days(self) -> list[str]:
+        """Every day that was flagged, or is about to be."""
+        return children(self.client, paths.days(self.stream))
+
+    def open_days(self) -> list[str]:
+        """Days with something to look at: whoever writes an hour or a day opens it, publishing closes it."""
+        return children(self.client, paths.open_days(self.stream))
+
     def begin(self, act: str) -> Transaction:
         return Transaction(self.client, f"{act} of {self.stream}")
 
@@ -112,6 +120,7 @@ class StreamLedger:
         """Add the hour's new value to the transaction; its day's folder is made at once, being no part of the state."""
         if node.version == -1:
             self.client.ensure_path(paths.hours_of(self.stream, hour.day))
+        transaction.ensure(paths.open_day(self.stream, hour.day))
         transaction.put(paths.hour(self.stream, hour), value, version=node.version)
 
     def add_dirty(self, hour: Hour, number: int) -> None:
@@ -124,6 +133,10 @@ class StreamLedger:
                 self.save_hour("mark dirty", hour, node, replace(node.value, dirty=(*node.value.dirty, number)))
             except CommitFailed:
                 continue
+
+    def put_day(self, transaction: Transaction, day: str, node: Versioned[DayRecord], value: DayRecord) -> None:
+        transaction.ensure(paths.open_day(self.stream, day))
+        transaction.put(paths.day(self.stream, day), value, version=node.version)
 
     def save_hour(self, act: str, hour: Hour, node: Versioned[HourRecord], value: HourRecord) -> None:
         transaction = self.begin(f"{act} {hour}")

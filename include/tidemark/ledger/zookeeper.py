@@ -119,6 +119,7 @@ class Transaction:
         self._client = client
         self._act = act
         self._request: TransactionRequest = client.transaction()
+        self._ensured: set[str] = set()
 
     def put(self, path: str, record: object, *, version: int) -> None:
         """Compare-and-set; with version -1 the node must not exist yet."""
@@ -129,6 +130,16 @@ class Transaction:
 
     def create(self, path: str) -> None:
         self._request.create(path, b"")
+
+    def ensure(self, path: str) -> None:
+        """After the commit the node exists; it fails if somebody makes or removes the node meanwhile."""
+        if path in self._ensured:
+            return
+        self._ensured.add(path)
+        if ask(self._client.exists_async, path):
+            self.check_exists(path)
+        else:
+            self.create(path)
 
     def delete(self, path: str) -> None:
         self._request.delete(path)

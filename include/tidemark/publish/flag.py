@@ -96,6 +96,11 @@ def read_hour_flag(storage: Storage, hour: Hour, revision: int) -> Flag:
     return flag
 
 
+def read_day_flag(storage: Storage, day: str, revision: int) -> Flag:
+    flag: Flag = json.loads(storage.read(layout.day_flag(day, revision)))
+    return flag
+
+
 def _count(manifests: Iterable[Manifest], new: Sequence[IndexRecord], counted: set[str]) -> dict[str, int]:
     """Skewed and bad lines have no hour: they are those of the shifts that this flag adds.
 

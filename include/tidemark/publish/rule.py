@@ -88,8 +88,7 @@ def _lagging(hour: Hour, positions: Positions) -> tuple[Reason, ...]:
             f"wanted {isoformat(hour.end_ms)} (next offset {position.next})",
             remedy="the run of this interval, or of a later one, has to commit",
         )
-        for shard, position in sorted(positions.shards.items())
-        if not position.completed and position.watermark_ms < hour.end_ms
+        for shard, position in positions.behind(hour.end_ms).items()
     )
 
 

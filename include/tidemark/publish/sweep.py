@@ -2,23 +2,33 @@
 
 A flag is decided by compare-and-set on what was read for the decision (hour, timelines, positions), together with the
 path and digest of its body; whoever finds the hour PUBLISHING finishes it, so that a crash leaves one flag and not two.
+Looked at are the days that somebody opened by writing to them, and those that have no flag yet; a day is closed when
+nothing of it waits.
 """
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from tidemark import layout
 from tidemark.errors import AlreadyExists, CommitFailed, NotFound, TidemarkError
+from tidemark.failpoints import reach
 from tidemark.index import read_index
 from tidemark.ledger import paths
-from tidemark.ledger.records import DayRecord, HourRecord, HourState, Positions, Publication
+from tidemark.ledger.records import (
+    Announcement,
+    DayRecord,
+    HourRecord,
+    HourState,
+    Positions,
+    Publication,
+)
 from tidemark.ledger.stream import StreamLedger
 from tidemark.ledger.zookeeper import Transaction, Versioned
 from tidemark.lineage import alarms_of
 from tidemark.manifest import manifests_of
-from tidemark.names import HOUR_MS, Hour, hours_of_day
+from tidemark.names import DAY_MS, HOUR_MS, Hour, hours_of_day
 from tidemark.publish.flag import (
     Flag,
     build_day_flag,
@@ -45,14 +55,20 @@ class Publisher:
     now_ms: Callable[[], int]
 
     def sweep(self) -> list[Published]:
-        hours = [published for hour in self.open_hours() if (published := self.publish_hour(hour))]
-        touched = sorted({hour.day for hour in self._reached_hours()})
-        days = [published for day in touched if (published := self.publish_day(day))]
-        return hours + days
+        days = self.days_to_look_at()
+        hours = [published for hour in self._open_hours(days) if (published := self.publish_hour(hour))]
+        flagged_days = [published for day in days if (published := self.publish_day(day))]
+        reach("publish.before_closing")
+        for day in self.ledger.open_days():
+            self._close_day(day)
+        return hours + flagged_days
 
-    def open_hours(self) -> list[Hour]:
-        """Reached by every shard, and with something that no flag says yet."""
-        return [hour for hour in self._reached_hours() if _wants_flag(self.ledger.hour(hour).value)]
+    def days_to_look_at(self) -> list[str]:
+        """Finished days, of which a stream has ever more, are left out: a day has a node once its 24 hours are ready,
+        and what is written to it later opens it."""
+        span = _span(self.ledger.positions().value)
+        reached = [Hour(start).day for start in range(span.start - span.start % DAY_MS, span.stop, DAY_MS)]
+        return sorted({*reached} - {*self.ledger.days()} | {*self.ledger.open_days()})
 
     def publish_hour(self, hour: Hour) -> Published | None:
         """None when the hour is not ready, or when the state moved on: the next sweep looks again."""
@@ -63,6 +79,7 @@ class Publisher:
                 return None
             body = dump_flag(self._hour_flag(hour, node.value, positions.value))
             prepared = self._prepare(str(hour), node.value.revision + 1, body)
+            reach("publish.hour_prepared")
             publication = replace(prepared, shifts=node.value.unflagged)
             transaction = self.ledger.begin(f"publish {hour}")
             transaction.check(paths.timelines(self.ledger.stream), version=version.version)
@@ -71,6 +88,7 @@ class Publisher:
             self.ledger.put_hour(transaction, hour, node, decided)
             if not _succeeds(transaction):
                 return None
+            reach("publish.hour_decided")
             node = self.ledger.hour(hour)
         return self._finish_hour(hour, node)
 
@@ -89,20 +107,35 @@ class Publisher:
                 stream=self.ledger.stream, day=day, revision=revision, hours=flags, published_ms=self.now_ms()
             )
             publication = replace(self._prepare(day, revision, dump_flag(flag)), hours=revisions)
+            reach("publish.day_prepared")
             decided = replace(node.value, state=_publishing(node.value.state), publishing=publication)
             if not self._save_day(day, node, decided):
                 return None
+            reach("publish.day_decided")
             node = self.ledger.day(day)
         return self._finish_day(day, node)
 
-    def _reached_hours(self) -> list[Hour]:
+    def _open_hours(self, days: Sequence[str]) -> list[Hour]:
+        """Reached by every shard, and with something that no flag says yet."""
         positions = self.ledger.positions().value
-        lowest, first = positions.lowest_watermark_ms, positions.first_hour
-        if lowest is None or first is None:
-            return []
-        start_ms = min([first.start_ms, *(backfill.from_ms for backfill in positions.backfills)])
-        hours = (Hour(start) for start in range(start_ms - start_ms % HOUR_MS, lowest - HOUR_MS + 1, HOUR_MS))
-        return [hour for hour in hours if positions.reaches(hour)]
+        span = _span(positions)
+        reached = [hour for day in days for hour in hours_of_day(day) if hour.start_ms in span]
+        return [hour for hour in reached if positions.reaches(hour) and _wants_flag(self.ledger.hour(hour).value)]
+
+    def _close_day(self, day: str) -> None:
+        """Only in the state that was looked at: who writes to the day meanwhile finds it open, or opens it again."""
+        node = self.ledger.day(day)
+        hours = {hour: self.ledger.hour(hour) for hour in hours_of_day(day)}
+        revisions = tuple(hour.value.revision for hour in hours.values())
+        settled = node.value.publishing is None and not node.value.unannounced and node.value.hours == revisions
+        if not settled or any(_has_work(hour.value) for hour in hours.values()):
+            return
+        transaction = self.ledger.begin(f"close {day}")
+        transaction.check(paths.day(self.ledger.stream, day), version=node.version)
+        for hour, found in hours.items():
+            transaction.check(paths.hour(self.ledger.stream, hour), version=found.version)
+        transaction.delete(paths.open_day(self.ledger.stream, day))
+        _succeeds(transaction)
 
     def _hour_flag(self, hour: Hour, record: HourRecord, positions: Positions) -> Flag:
         return build_hour_flag(
@@ -128,7 +161,8 @@ class Publisher:
         publication = node.value.publishing
         if publication is None:
             return None
-        self._place(publication, layout.hour_flag(hour, publication.revision))
+        self._place(publication, str(hour), layout.hour_flag(hour, publication.revision))
+        reach("publish.hour_placed")
         flagged = set(publication.shifts)
         ready = replace(
             node.value,
@@ -136,38 +170,47 @@ class Publisher:
             revision=publication.revision,
             unflagged=tuple(number for number in node.value.unflagged if number not in flagged),
             publishing=None,
+            unannounced=(*node.value.unannounced, self._announcement(publication)),
         )
         transaction = self.ledger.begin(f"flag {hour}")
         self.ledger.put_hour(transaction, hour, node, ready)
         if not _succeeds(transaction):
             return None
-        self.storage.delete(layout.work_of_flag(str(hour), publication.revision), recursive=True)
+        reach("publish.hour_ready")
         return Published(subject=str(hour), revision=publication.revision)
 
     def _finish_day(self, day: str, node: Versioned[DayRecord]) -> Published | None:
         publication = node.value.publishing
         if publication is None:
             return None
-        self._place(publication, layout.day_flag(day, publication.revision))
+        self._place(publication, day, layout.day_flag(day, publication.revision))
+        reach("publish.day_placed")
         ready = replace(
             node.value,
             state=HourState.READY,
             revision=publication.revision,
             hours=publication.hours,
             publishing=None,
+            unannounced=(*node.value.unannounced, self._announcement(publication)),
         )
         if not self._save_day(day, node, ready):
             return None
-        self.storage.delete(layout.work_of_flag(day, publication.revision), recursive=True)
+        reach("publish.day_ready")
         return Published(subject=day, revision=publication.revision)
+
+    def _announcement(self, publication: Publication) -> Announcement:
+        return Announcement(revision=publication.revision, published_ms=self.now_ms())
 
     def _save_day(self, day: str, node: Versioned[DayRecord], value: DayRecord) -> bool:
         transaction = self.ledger.begin(f"flag {day}")
-        transaction.put(paths.day(self.ledger.stream, day), value, version=node.version)
+        self.ledger.put_day(transaction, day, node, value)
         return _succeeds(transaction)
 
-    def _place(self, publication: Publication, path: str) -> None:
-        """Rename the body to its final name; a flag that is there already must be this one."""
+    def _place(self, publication: Publication, subject: str, path: str) -> None:
+        """Rename the body to its final name; a flag that is there already must be this one.
+
+        Bodies of those who died before they decided go now: after READY nobody would look for them.
+        """
         try:
             self.storage.rename(publication.path, path)
         except (AlreadyExists, NotFound) as error:
@@ -176,6 +219,20 @@ class Publisher:
                 raise TidemarkError(
                     f"Cannot publish {path}: it holds digest {found}, wanted {publication.digest}"
                 ) from error
+        self.storage.delete(layout.work_of_flag(subject, publication.revision), recursive=True)
+
+
+def _span(positions: Positions) -> range:
+    """Times at which an hour may begin that every shard has passed; gaps between backfills lie in it, too."""
+    lowest, first = positions.lowest_watermark_ms, positions.first_hour
+    if lowest is None or first is None:
+        return range(0)
+    start_ms = min([first.start_ms, *(backfill.from_ms for backfill in positions.backfills)])
+    return range(start_ms - start_ms % HOUR_MS, lowest - HOUR_MS + 1, HOUR_MS)
+
+
+def _has_work(record: HourRecord) -> bool:
+    return _wants_flag(record) or bool(record.dirty or record.archiving or record.unannounced)
 
 
 def _wants_flag(record: HourRecord) -> bool:

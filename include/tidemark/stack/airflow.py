@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 
 from typing_extensions import override
 
-from tidemark.environment import cache_folder, repository_folder
+from tidemark.environment import AIRFLOW, cache_folder, repository_folder, variable_of
 from tidemark.stack.files import write_whole
 from tidemark.stack.http import get_json
 from tidemark.stack.lock import hold_lock
@@ -76,9 +76,11 @@ def airflow_command(*arguments: str) -> list[str]:
 
 def _exports(site: Site) -> dict[str, str]:
     address = _address(site)
+    connection = {"conn_type": "http", "host": address, "login": ADMIN, "password": site.secrets.admin_password}
     return {
         "AIRFLOW_HOME": str(_home(site)),
         "TIDEMARK_UI": address,
+        variable_of(AIRFLOW): json.dumps(connection),
         **{f"AIRFLOW__{name}": value for name, value in _settings(site, address).items()},
     }
 

@@ -1,5 +1,6 @@
-"""The four tasks of a stream's hourly DAG, and those of its daily retention."""
+"""The five tasks of a stream's hourly DAG, and those of its daily retention."""
 
+from tidemark_airflow.operators.announce import AnnounceOperator
 from tidemark_airflow.operators.archive import ArchiveOperator
 from tidemark_airflow.operators.consume import ConsumeOperator
 from tidemark_airflow.operators.plan import PlanOperator
@@ -8,6 +9,7 @@ from tidemark_airflow.operators.retain import ListOldDaysOperator, RemoveOldDays
 from tidemark_airflow.operators.spark_job import SparkJobOperator
 
 __all__ = [
+    "AnnounceOperator",
     "ArchiveOperator",
     "ConsumeOperator",
     "ListOldDaysOperator",

@@ -6,6 +6,7 @@ from typing import Any
 from airflow.sdk import Context
 
 from tidemark.config import Stream
+from tidemark.names import isoformat
 from tidemark_airflow.connections import connection_from_airflow
 from tidemark_airflow.operators.spark_job import SparkJobOperator, SparkNeeded, refuse_spark
 from tidemark_airflow.tasks import interval_of, task_of
@@ -15,16 +16,15 @@ class ConsumeOperator(SparkJobOperator):
     """Submits jobs/consume.py when there are records to read; a quiet interval is committed here, without Spark."""
 
     def __init__(self, *, stream: Stream, **kwargs: Any) -> None:
-        arguments = (
-            "--start", "{{ data_interval_start.isoformat() }}",
-            "--end", "{{ data_interval_end.isoformat() }}",
-        )  # fmt: skip
-        super().__init__(stream=stream, job="consume", arguments=arguments, **kwargs)
+        super().__init__(stream=stream, job="consume", **kwargs)
 
     def execute(self, context: Context) -> None:
         from tidemark.drive.consume import consume_interval
 
+        interval = interval_of(context)
         with suppress(SparkNeeded):
-            consume_interval(self.stream, interval_of(context), connection_from_airflow, task_of(context), refuse_spark)
+            consume_interval(self.stream, interval, connection_from_airflow, task_of(context), refuse_spark)
             return
+        start, end = isoformat(interval.start_ms), isoformat(interval.end_ms)
+        self.application_args = [*(self.application_args or []), "--start", start, "--end", end]
         super().execute(context)

@@ -1,5 +1,7 @@
 """Publish what is ready."""
 
+from dataclasses import asdict
+from itertools import groupby
 from typing import Any
 
 from airflow.sdk import BaseOperator, Context
@@ -8,16 +10,27 @@ from tidemark.config import Stream
 from tidemark_airflow.connections import connection_from_airflow
 from tidemark_airflow.tasks import task_of
 
+AT_ONCE = 1000
+"""Flags that one run announces, the oldest hours first; what a large backfill left over goes with the next runs."""
+
 
 class PublishOperator(BaseOperator):
-    """One sweep over all hours and days of the stream; returns the flags that it wrote."""
+    """One sweep over all hours and days of the stream.
+
+    Returns the flags whose events are to be sent, in groups of one asset and one revision, for `AnnounceOperator`:
+    those that it wrote, and earlier ones whose events Airflow may not have got.
+    """
 
     def __init__(self, *, stream: Stream, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.stream = stream
 
-    def execute(self, context: Context) -> list[str]:
+    def execute(self, context: Context) -> list[list[dict[str, Any]]]:
         from tidemark.drive.publish import publish_stream
 
-        published = publish_stream(self.stream, connection_from_airflow, task_of(context))
-        return [f"{flag.subject} revision {flag.revision}" for flag in published]
+        def group_of(flag: dict[str, Any]) -> tuple[bool, int]:
+            return "T" not in flag["subject"], flag["revision"]
+
+        swept = publish_stream(self.stream, connection_from_airflow, task_of(context))
+        flags = sorted((asdict(flag) for flag in swept.unannounced[:AT_ONCE]), key=group_of)
+        return [list(group) for _, group in groupby(flags, group_of)]

@@ -1,5 +1,5 @@
 """Sensors on ready flags."""
 
-from tidemark_airflow.sensors.ready import DayReadySensor, HourReadySensor
+from tidemark_airflow.sensors.ready import DayReadySensor, HourOnTimeSensor, HourReadySensor
 
-__all__ = ["DayReadySensor", "HourReadySensor"]
+__all__ = ["DayReadySensor", "HourOnTimeSensor", "HourReadySensor"]

@@ -40,16 +40,21 @@ class _ReadySensor(BaseOperator):
         from tidemark.ledger.zookeeper import open_session
         from tidemark.publish.ask import ready_revision
 
-        del context
         load_stream(streams_file(), self.stream)
         subject = parse_subject(self.subject)
         with open_session(connection_from_airflow) as client:
             found = ready_revision(client, self.stream, subject)
         if found < self.revision:
-            deadline = time.time() + self.timeout.total_seconds()
-            trigger = ReadyTrigger(stream=self.stream, subject=str(subject), revision=self.revision, deadline=deadline)
+            trigger = ReadyTrigger(
+                stream=self.stream, subject=str(subject), revision=self.revision, deadline=self.deadline(context)
+            )
             self.defer(trigger=trigger, method_name="complete")
         return found
+
+    def deadline(self, context: Context) -> float:
+        """When to give up, in seconds of the epoch."""
+        del context
+        return time.time() + self.timeout.total_seconds()
 
     def complete(self, context: Context, event: dict[str, Any]) -> int:
         del context
@@ -80,6 +85,22 @@ class HourReadySensor(_ReadySensor):
         if "T" not in self.hour:
             raise WrongUse(f"Cannot read {self.hour!r} as an hour: wanted UTC, such as 2026-11-15T07")
         return self.hour
+
+
+class HourOnTimeSensor(HourReadySensor):
+    """Fails, with the reasons, when the hour is not ready `within` this time from its end.
+
+    A backfill or a run by hand has the time from its own start: it is not late because its hour is old.
+    """
+
+    def __init__(self, *, within: timedelta, **kwargs: Any) -> None:
+        super().__init__(timeout=within, **kwargs)
+
+    def deadline(self, context: Context) -> float:
+        run = context["dag_run"]
+        since = run.start_date if run.run_type != "scheduled" else None
+        start_s = since.timestamp() if since else Hour.parse(self.hour).end_ms / 1000
+        return start_s + self.timeout.total_seconds()
 
 
 class DayReadySensor(_ReadySensor):

@@ -1,0 +1,33 @@
+"""A stack of its own, in which every process has the same armed failpoints."""
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tidemark.demo.run import DAGS_PAUSED
+from tidemark.failpoints import Failpoint
+from tidemark.stack import DEFAULT_SERVICES, Stack
+
+_SETTINGS = "cluster: main, owner: tests, grace: 60s, max_clock_skew: 30s"
+
+
+def write_streams(folder: Path, names: Iterable[str]) -> None:
+    """As `streams.yaml`; each with the topic of its name."""
+    rows = (f"  {name}: {{topic: {name}, root: 'hdfs:///airflow/{name}', {_SETTINGS}}}\n" for name in names)
+    (folder / "streams.yaml").write_text(f"streams:\n{''.join(rows)}")
+
+
+@contextmanager
+def armed_with(steps: Iterable[Failpoint], folder: Path) -> Iterator[Stack]:
+    """Each step kills once; `witness` in the folder names those that did."""
+    armed = {
+        "TIDEMARK_STREAMS": str(folder / "streams.yaml"),
+        "TIDEMARK_FAILPOINT": ",".join(f"{step}=kill_once" for step in steps),
+        "TIDEMARK_FAILPOINT_WITNESS": str(folder / "witness"),
+    }
+    stack = Stack(folder / "stack")
+    try:
+        stack.up(DEFAULT_SERVICES, extra_environment={**DAGS_PAUSED, **armed})
+        yield stack
+    finally:
+        stack.down()
