@@ -1,8 +1,8 @@
 """The DAGs of each stream of include/config/streams.yaml.
 
-`ingest_<stream>` does the work: plan >> consume >> archive >> publish >> announce, every hour or as the stream's `every`
-says. `ready_<stream>` only waits, without a slot: its grid in the UI shows which hours and days are ready.
-`retain_<stream>` removes old days of a stream that has a `retain`.
+`ingest_<stream>` does the work: plan >> consume >> archive >> publish >> announce, every hour or as the stream asks.
+`ready_<stream>` only waits, without a slot: its grid in the UI shows which hours and days are ready. `retain_<stream>`
+removes old days of a stream that has a `retain`.
 """
 
 from collections.abc import Callable

@@ -75,7 +75,7 @@ def test_a_dry_run_removes_nothing_and_its_token_removes_exactly_what_it_listed(
 
 def test_what_is_expired_is_neither_published_nor_archived_nor_waited_for(rig: Rig) -> None:
     remove(rig)
-    assert publish_stream(rig.stream, connections_of(rig.stack), TASK) == []
+    assert publish_stream(rig.stream, connections_of(rig.stack), TASK).published == []
     assert rig.archive() == []
     with rig.ledger() as ledger:
         assert ready_revision(ledger.client, rig.stream.name, HOUR) == 0
