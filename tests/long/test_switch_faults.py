@@ -162,6 +162,8 @@ def test_a_producer_that_never_pauses_moves_at_a_random_moment_and_every_record_
             )
             number += 50
 
+    # A topic that was just made may have no leaders yet; once something is written it has.
+    pipeline.topic.send(records(FIRST, before, before))
     writer = threading.Thread(target=write)
     writer.start()
     try:
