@@ -331,8 +331,8 @@ class HourArchiver:
     def _free_names(self, hour: Hour, pieces: Sequence[IndexRecord], spread: Spread) -> None:
         """A file under a target's name is this very target, of an earlier run, or is set aside: before the index says
         that it can be read."""
-        taken = [piece for piece in pieces if self.storage.status(piece.destFile)]
-        for path, fault in self._faults(taken, spread).items():
+        taken = {path for path in by_target(pieces) if self.storage.status(path)}
+        for path, fault in self._faults([piece for piece in pieces if piece.destFile in taken], spread).items():
             self._set_aside(hour, path, fault)
 
     def _faults(self, pieces: Sequence[IndexRecord], spread: Spread) -> dict[str, str]:
