@@ -42,14 +42,14 @@ class AirflowClient(AirflowApi):
     def unpause(self, dag: str) -> None:
         self._request("PATCH", f"/api/v2/dags/{dag}", json={"is_paused": False}).raise_for_status()
 
-    def backfill(self, dag: str, hours: Sequence[Hour], *, reprocess: str = "failed") -> None:
-        """Ask for the hours, first to last, with Airflow's own command.
+    def backfill(self, dag: str, hours: Sequence[Hour], *options: str, reprocess: str = "failed") -> None:
+        """Ask for the hours, first to last unless the options say otherwise, with Airflow's own command.
 
         Airflow on SQLite loses the race of two writers now and then, and leaves half a backfill behind: that one is
         cancelled and asked for again.
         """
         for _ in range(_TRIES):
-            command = backfill_command(dag, hours, reprocess)
+            command = [*backfill_command(dag, hours, reprocess), *options]
             done = subprocess.run(command, env=dict(self._environment), capture_output=True, text=True, check=False)
             if not done.returncode:
                 return
