@@ -24,7 +24,7 @@ from tidemark_airflow.operators import (
     RemoveOldDaysOperator,
 )
 from tidemark_airflow.sensors import DayReadySensor, HourOnTimeSensor, HourReadySensor
-from tidemark_airflow.tasks import HOUR, hour_param
+from tidemark_airflow.tasks import HOUR, MINUTES_OF_AN_HOUR, hour_param
 
 HOURLY, DAILY = "0 * * * *", "30 4 * * *"
 
@@ -50,7 +50,7 @@ def dag_of(dag_id: str, stream: Stream, description: str, max_active_runs: int, 
 
 
 def build_ingest(dag_id: str, stream: Stream) -> DAG:
-    cron = HOURLY if stream.minutes == 60 else f"*/{stream.minutes} * * * *"
+    cron = HOURLY if stream.minutes == MINUTES_OF_AN_HOUR else f"*/{stream.minutes} * * * *"
     with dag_of(dag_id, stream, f"Kafka topic {stream.topic} to {stream.root}, hour by hour", 4, cron) as dag:
         plan = PlanOperator(task_id="plan", stream=stream)
         # One at a time: a second job would only wait for the stream's lease.

@@ -7,6 +7,7 @@ from tidemark.names import Hour, Shard
 
 HOURS_FLAG = "_READY"
 MANIFESTS = "_manifests"
+EXPIRED = "_expired"
 WORK = "_tmp"
 
 _FLAG = re.compile(r"_READY(?:\.([0-9]+))?", re.ASCII)
@@ -62,6 +63,10 @@ def archived_name(hour: Hour, archive: int, target: int) -> str:
 
 def archived(hour: Hour, name: str) -> str:
     return f"{hour_folder(hour)}/{name}"
+
+
+def expired(day: str) -> str:
+    return f"{EXPIRED}/{day}.json"
 
 
 def index_folder(day: str) -> str:

@@ -6,13 +6,14 @@ starts, and the files last. A crash leaves days that the same token goes on with
 
 import hashlib
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 
 from tidemark import layout
-from tidemark.errors import TidemarkError, WrongUse
+from tidemark.errors import AlreadyExists, TidemarkError, WrongUse
 from tidemark.ledger import paths
 from tidemark.ledger.hour_lease import HourLeases
-from tidemark.ledger.records import DayRecord, HourRecord, HourState, Retention
+from tidemark.ledger.records import DayRecord, HourRecord, HourState, Retention, dump
 from tidemark.ledger.stream import StreamLedger
 from tidemark.ledger.zookeeper import Transaction, Versioned, children, read
 from tidemark.names import Day, hours_of_day
@@ -91,6 +92,9 @@ class Retainer:
             leases.release(hour)
         node = self.ledger.day(str(day))
         expired = DayRecord(state=HourState.EXPIRED, revision=node.value.revision, hours=node.value.hours)
+        with suppress(AlreadyExists):
+            # What a rebuild of the ledger tells a removed day from a lost one by.
+            self.storage.create(layout.expired(str(day)), dump(expired))
         transaction = Transaction(self.ledger.client, f"expire {self.ledger.stream}/{day}")
         transaction.put(paths.day(self.ledger.stream, str(day)), expired, version=node.version)
         transaction.commit()

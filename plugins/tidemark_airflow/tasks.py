@@ -3,10 +3,12 @@
 from airflow.sdk import Context, Param
 from airflow.sdk.exceptions import AirflowFailException
 
+from tidemark.config import Stream
 from tidemark.names import Hour, Interval, Task, milliseconds
 
 TASK = "{{ ti.dag_id }}/{{ ti.run_id }}/{{ ti.task_id }}"
 ATTEMPT = "{{ ti.try_number }}"
+MINUTES_OF_AN_HOUR = 60
 # Empty for a manual run that does not say its hour: what Airflow makes up for it is the hour of asking.
 _HOUR = (
     "(params.hour or ('' if dag_run.run_type == 'manual' else "
@@ -32,10 +34,15 @@ def task_of(context: Context) -> Task:
     return Task(name=f"{instance.dag_id}/{instance.run_id}/{instance.task_id}", attempt=instance.try_number or 1)
 
 
-def interval_of(context: Context) -> Interval:
+def interval_of(context: Context, stream: Stream) -> Interval:
     named = context["params"].get("hour")
     if named:
         hour = Hour.parse(named)
+        if stream.minutes != MINUTES_OF_AN_HOUR:
+            raise AirflowFailException(
+                f"Cannot run {hour} of {stream.name} by hand: it has a run every {stream.minutes} minutes; wanted "
+                "airflow backfill create"
+            )
         return Interval(hour.start_ms, hour.end_ms)
     start, end = context.get("data_interval_start"), context.get("data_interval_end")
     if context["dag_run"].run_type == "manual" or start is None or end is None:

@@ -10,6 +10,7 @@ from tests.commands import tidemark
 from tests.services import connections_of
 
 from tidemark.drive.publish import publish_stream
+from tidemark.drive.rebuild import rebuild_stream
 from tidemark.drive.retain import list_old_days, remove_old_days
 from tidemark.errors import TidemarkError
 from tidemark.ledger import paths
@@ -130,3 +131,15 @@ def test_flags_go_first_and_the_same_token_finishes_what_a_crash_left(
     assert not any("_READY" in path for path in left)
     assert remove_old_days(rig.stream, token, connections_of(rig.stack), TASK) == [DAY]
     assert rig.storage.status(str(DAY)) is None
+
+
+def test_a_day_that_was_removed_is_still_expired_when_zookeeper_has_lost_the_stream(rig: Rig) -> None:
+    remove(rig)
+    with rig.ledger() as ledger:
+        known = ledger.day(str(DAY)).value
+        ledger.client.delete(paths.stream(rig.stream.name), recursive=True)
+    rebuild_stream(rig.stream, connections_of(rig.stack), TASK)
+    with rig.ledger() as ledger:
+        assert ledger.day(str(DAY)).value == known
+        found = [ledger.hour(hour).value for hour in hours_of_day(str(DAY))]
+    assert [(record.state, record.revision) for record in found] == [(HourState.EXPIRED, 1)] * 24

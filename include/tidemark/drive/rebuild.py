@@ -17,7 +17,7 @@ from tidemark.drive.services import Services, now_ms, services
 from tidemark.drive.shifts import KEPT
 from tidemark.environment import Connections
 from tidemark.errors import WrongUse
-from tidemark.index import IndexRecord, read_index
+from tidemark.index import IndexRecord, read_index, read_segment
 from tidemark.ledger import paths
 from tidemark.ledger.lease import StreamLease, replace_lease
 from tidemark.ledger.records import (
@@ -30,6 +30,7 @@ from tidemark.ledger.records import (
     ShiftRecord,
     ShiftState,
     TimelinesVersion,
+    parse,
 )
 from tidemark.ledger.zookeeper import ask, read
 from tidemark.logs import logger
@@ -117,14 +118,18 @@ class _Rebuilder:
     def write(self, past: _Past) -> Rebuilt:
         name = self.around.stream.name
         hours, days = 0, 0
+        expired = {status.path for status in self.storage.list(layout.EXPIRED)}
         for day, folder in self._days(past):
+            if layout.expired(day) in expired:
+                self._put_expired(day)
+                continue
             for hour in hours_of_day(day):
                 record = self._hour(hour, past, folder)
                 if record != HourRecord():
                     self._put_hour(hour, record)
                     hours += 1
             if folder.day_revision:
-                self._put(paths.day(name, day), self._day(day, folder.day_revision))
+                self._put_day(day, self._day(day, folder.day_revision))
                 days += 1
         newest = past.last.shift.number
         for shift, shift_record in past.shifts.items():
@@ -164,7 +169,7 @@ class _Rebuilder:
         sizes = {status.path: status.size for status in self.storage.list(layout.hour_folder(hour))}
         there = [piece for piece in pieces if sizes.get(piece.destFile) == piece.destBytes]
         files = past.files.get(hour, ())
-        archiving = _unfinished(archives, pieces, there, files)
+        archiving = self._unfinished(hour, archives, pieces, there, files)
         if archiving:
             there = [piece for piece in there if piece.ArchiveTimestamp != archiving.timestamp_ms]
             archives -= 1
@@ -180,6 +185,27 @@ class _Rebuilder:
             archiving=archiving,
         )
 
+    def _unfinished(
+        self,
+        hour: Hour,
+        archive: int,
+        pieces: Sequence[IndexRecord],
+        there: Sequence[IndexRecord],
+        files: Sequence[tuple[int, ManifestFile]],
+    ) -> ArchivePlan | None:
+        """The last archive, when it has its index but not all of its targets: it is carried out as it was planned."""
+        last = [piece for piece in pieces if piece.ArchiveTimestamp == pieces[-1].ArchiveTimestamp]
+        if all(piece in there for piece in last):
+            return None
+        sources = {piece.srcFile for piece in last}
+        segment = read_segment(self.storage, hour, archive)
+        return ArchivePlan(
+            number=archive,
+            shifts=tuple(sorted({number for number, file in files if file.path in sources})),
+            timestamp_ms=last[0].ArchiveTimestamp,
+            voids=tuple(sorted(void.void for void in segment.voids)) if segment else (),
+        )
+
     def _day(self, day: str, revision: int) -> DayRecord:
         flag = json.loads(self.storage.read(layout.day_flag(day, revision)))
         hours = tuple(flag["hours"][str(hour)]["revision"] for hour in hours_of_day(day))
@@ -192,6 +218,20 @@ class _Rebuilder:
         self.lease.check_in(transaction)
         self.around.ledger.put_hour(transaction, hour, self.around.ledger.hour(hour), fenced)
         transaction.commit()
+
+    def _put_day(self, day: str, record: DayRecord) -> None:
+        transaction = self.around.ledger.begin(f"rebuild {day}")
+        self.lease.check_in(transaction)
+        self.around.ledger.put_day(transaction, day, self.around.ledger.day(day), record)
+        transaction.commit()
+
+    def _put_expired(self, day: str) -> None:
+        """Retention may have died on the way: the same token is gone, but the day's files are no longer anybody's."""
+        record = parse(DayRecord, self.storage.read(layout.expired(day)))
+        revisions = record.hours or (0,) * 24
+        for hour, revision in zip(hours_of_day(day), revisions, strict=True):
+            self._put_hour(hour, HourRecord(state=HourState.EXPIRED, revision=revision))
+        self._put_day(day, record)
 
     def _put(self, path: str, record: object) -> None:
         stat = ask(self.around.client.exists_async, path)
@@ -221,21 +261,3 @@ def _flagged(
     flag = json.loads(storage.read(layout.hour_flag(hour, revision)))
     named = {file["path"] for file in flag["files"]}
     return _archived(files, [piece for piece in pieces if piece.destFile in named])
-
-
-def _unfinished(
-    archive: int,
-    pieces: Sequence[IndexRecord],
-    there: Sequence[IndexRecord],
-    files: Sequence[tuple[int, ManifestFile]],
-) -> ArchivePlan | None:
-    """The last archive, when it has its index but not all of its targets: it is carried out as it was planned."""
-    last = [piece for piece in pieces if piece.ArchiveTimestamp == pieces[-1].ArchiveTimestamp]
-    if all(piece in there for piece in last):
-        return None
-    sources = {piece.srcFile for piece in last}
-    return ArchivePlan(
-        number=archive,
-        shifts=tuple(sorted({number for number, file in files if file.path in sources})),
-        timestamp_ms=last[0].ArchiveTimestamp,
-    )

@@ -21,7 +21,7 @@ class ConsumeOperator(SparkJobOperator):
     def execute(self, context: Context) -> None:
         from tidemark.drive.consume import consume_interval
 
-        interval = interval_of(context)
+        interval = interval_of(context, self.stream)
         with suppress(SparkNeeded):
             consume_interval(self.stream, interval, connection_from_airflow, task_of(context), refuse_spark)
             return

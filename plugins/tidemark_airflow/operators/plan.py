@@ -20,7 +20,7 @@ class PlanOperator(BaseOperator):
         self.stream = stream
 
     def execute(self, context: Context) -> str:
-        deadline = moment(interval_of(context).end_ms) + self.stream.grace
+        deadline = moment(interval_of(context, self.stream).end_ms) + self.stream.grace
         if datetime.now(UTC) < deadline:
             self.defer(trigger=DateTimeTrigger(moment=deadline), method_name="plan")
         return self.plan(context)
@@ -29,4 +29,4 @@ class PlanOperator(BaseOperator):
         from tidemark.drive.plan import plan_interval
 
         del event
-        return plan_interval(self.stream, interval_of(context), connection_from_airflow, task_of(context))
+        return plan_interval(self.stream, interval_of(context, self.stream), connection_from_airflow, task_of(context))
