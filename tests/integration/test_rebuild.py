@@ -69,8 +69,7 @@ def zookeeper(clusters: TwoClusters, tmp_path_factory: pytest.TempPathFactory) -
 
 
 def ledger_of(client: KazooClient, stream: str) -> dict[str, Any]:
-    """All of the stream's nodes but leases, epochs and questions, and what Airflow was told; a flag that was decided and
-    not written is not."""
+    """All of the stream's nodes but leases, epochs, questions and events; a flag decided and not written is not."""
     left = ("lease", "epoch", "wanted")
     found = dict(nodes_below(client, paths.stream(stream)))
     nodes = {path: json.loads(data) for path, data in found.items() if data and path.split("/")[1] not in left}
