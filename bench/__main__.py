@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 from rich.console import Console
 
 from bench import report
+from bench.board import time_board
 from bench.consumer import ConsumerPerformance
 from bench.memory import WorkerPeak
 from bench.ours import Order, consume, consume_cold
@@ -25,6 +26,7 @@ from bench.session import open_spark, production_environment
 from bench.stages import time_stages
 from bench.topics import PARTITIONS, fill_topic
 from bench.writing import as_json, measure_writers
+from tidemark.drive.services import now_ms
 from tidemark.environment import Connection, parse_connection, variable_of
 from tidemark.kafka import KafkaCluster, spark_options
 from tidemark.stack import DATA_SERVICES, Stack
@@ -123,7 +125,7 @@ def run(bench: Bench) -> None:
         bench.result["ratios"] = report.ratios_of(bench.result["warm_seconds"], written)
         bench.save()
         measure_stages(bench, spark)
-        for measure in (measure_cold, measure_scale):
+        for measure in (measure_cold, measure_scale, measure_board):
             bench.save()
             measure(bench)
         bench.save()
@@ -206,6 +208,13 @@ def measure_scale(bench: Bench) -> None:
     bench.result.update(
         plan_seconds=asdict(plans), plan_1000_seconds=max(plans.first, plans.next), commit_5000_seconds=commit
     )
+
+
+def measure_board(bench: Bench) -> None:
+    times = asdict(time_board(bench.connections, now_ms()))
+    for name, seconds in times.items():
+        bench.tell(f"readiness board, {name.replace('_', ' ')}: {seconds * 1000:.0f} ms")
+    bench.result["board_seconds"] = times
 
 
 if __name__ == "__main__":
