@@ -71,4 +71,11 @@ def test_the_days_of_a_calendar_end_today_and_its_newest_ready_hour_is_found() -
     nothing, ready = (Cell(State.OPEN, 0),) * 24, (Cell(State.READY, 1), *(Cell(State.BLOCKED, 0),) * 23)
     calendar = Calendar(stream="clicks", watermark_ms=None, days=dict(zip(days, (nothing, ready, ready), strict=True)))
     assert calendar.newest_ready == Hour.parse("2026-02-28T00")
-    assert calendar.count(State.BLOCKED, State.GAP) == 46
+    held = calendar.held()
+    assert (len(held), held[0]) == (46, Hour.parse("2026-02-27T01"))
+
+
+def test_an_hour_that_was_published_with_its_gap_is_not_held() -> None:
+    cells = (Cell(State.GAP, 0), Cell(State.GAP, 1), *(Cell(State.LATE, 0),) * 22)
+    calendar = Calendar(stream="clicks", watermark_ms=None, days={HOUR.day: cells})
+    assert calendar.held() == [Hour.parse(f"{HOUR.day}T00")]

@@ -1,12 +1,13 @@
 """The command `tidemark`: one sub-command a file, errors told in one line, exit codes in one place."""
 
+import logging
 import sys
 from typing import Annotated
 
 import typer
 
 from tidemark import __version__
-from tidemark.cli import boom, demo, flags, offsets, parse, stack, verify, why, workers
+from tidemark.cli import boom, check, demo, flags, offsets, parse, stack, verify, why, workers
 from tidemark.errors import TidemarkError
 
 app = typer.Typer(
@@ -23,6 +24,7 @@ app.add_typer(offsets.app, name="offsets")
 app.add_typer(flags.app, name="flags")
 app.add_typer(workers.app, name="workers")
 app.command()(why.why)
+app.command()(check.check)
 app.command()(verify.verify)
 app.command()(parse.parse)
 app.command()(demo.demo)
@@ -43,10 +45,14 @@ def options(
 
 
 def main() -> None:
+    is_debug = "--debug" in sys.argv
+    if not is_debug:
+        # It warns of each attempt to connect; the error that comes of them is told in one line.
+        logging.getLogger("kazoo").setLevel(logging.CRITICAL)
     try:
         app()
     except TidemarkError as error:
-        if "--debug" in sys.argv:
+        if is_debug:
             raise
         typer.echo(f"tidemark: {error}", err=True)
         sys.exit(error.exit_code)

@@ -66,8 +66,14 @@ class Calendar:
     watermark_ms: int | None
     days: Mapping[str, tuple[Cell, ...]]
 
-    def count(self, *states: State) -> int:
-        return sum(cell.state in states for cells in self.days.values() for cell in cells)
+    def held(self) -> list[Hour]:
+        """Those that should be ready and are not, in the order of time."""
+        return sorted(
+            Hour.parse(f"{day}T{index:02d}")
+            for day, cells in self.days.items()
+            for index, cell in enumerate(cells)
+            if not cell.revision and cell.state in (State.BLOCKED, State.GAP)
+        )
 
     @property
     def newest_ready(self) -> Hour | None:

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from tidemark.inspect.board import Calendar, FlagFacts, State
+from tidemark.inspect.board import Calendar, FlagFacts
 from tidemark.inspect.offsets import StreamOffsets
 from tidemark.inspect.workers import LeaseView, WorkerView
 from tidemark.ledger.records import Timeline
@@ -15,7 +15,7 @@ def summary(calendar: Calendar) -> dict[str, Any]:
         "stream": calendar.stream,
         "watermark_ms": calendar.watermark_ms,
         "newest_ready": str(newest) if newest else None,
-        "wrong": calendar.count(State.BLOCKED, State.GAP),
+        "held": len(calendar.held()),
         "days": [
             {"day": day, "states": [cell.state for cell in cells], "revisions": [cell.revision for cell in cells]}
             for day, cells in calendar.days.items()

@@ -107,13 +107,13 @@ async function showAll() {
   const rows = answer.streams.map((row) => {
     const link = make("a", { href: `#${new URLSearchParams({ stream: row.stream })}` }, row.stream);
     const behind = row.watermark_ms == null ? "never planned" : duration(answer.now_ms - row.watermark_ms);
-    const wrong = make("span", row.wrong ? { class: "wrong" } : { class: "quiet" }, row.wrong || "none");
-    return [link, strip(row), row.newest_ready ?? "none", behind, wrong];
+    const held = make("span", row.held ? { class: "wrong" } : { class: "quiet" }, row.held || "none");
+    return [link, strip(row), row.newest_ready ?? "none", behind, held];
   });
   $("all").replaceChildren(
     make("h2", {}, "The last two days of each stream"),
     rows.length
-      ? table(["stream", "hours (UTC), the oldest first", "newest ready", "consumed up to, ago", "blocked or gap"], rows)
+      ? table(["stream", "hours (UTC), the oldest first", "newest ready", "consumed up to, ago", "should be ready, is not"], rows)
       : make("p", {}, "There is no stream whose DAG you may see."),
     legend(),
   );
@@ -143,7 +143,7 @@ async function showCalendar() {
     ? "nothing was ever planned for it"
     : `everything is consumed up to ${time(answer.watermark_ms)} UTC, ${duration(answer.now_ms - answer.watermark_ms)} ago`;
   $("summary").textContent = `${answer.stream}, from topic ${answer.topic}, owned by ${answer.owner}: ${behind}; ` +
-    `newest ready hour ${answer.newest_ready ?? "none"}; ${answer.wrong || "no"} hours blocked or with a gap.`;
+    `newest ready hour ${answer.newest_ready ?? "none"}; ${answer.held || "no"} hours should be ready and are not.`;
   const wanted = `${answer.stream} ${answer.days.map((day) => day.day).join(" ")}`;
   if ($("calendar").dataset.shows !== wanted) {
     $("calendar").replaceChildren(grid(answer), legend());
