@@ -19,7 +19,7 @@ from tidemark.inspect.board import Board, State, last_days
 from tidemark.ledger.records import HourRecord, HourState
 from tidemark.ledger.stream import StreamLedger
 from tidemark.ledger.zookeeper import open_session
-from tidemark.names import HOUR_MS, Hour
+from tidemark.names import HOUR_MS, Hour, isoformat
 from tidemark.stack import Stack
 
 OTHERS = "young"
@@ -107,6 +107,22 @@ def test_an_hour_is_explained_in_the_words_of_why_with_its_flag(narrow: Get) -> 
     assert {reason["cause"] for reason in blocked["reasons"]} == {"lagging"}
     wrong = narrow(f"api/streams/{THEIRS}/hours/yesterday")
     assert (wrong.status_code, "wanted UTC" in wrong.json()["detail"]) == (400, True)
+
+
+def test_an_hour_names_its_run(server: Stack, narrow: Get) -> None:
+    login = server.login()
+    airflow = AirflowClient(login.address, login.user, login.password, server.environment())
+    # Its DAG is paused: the run stays as it is.
+    run = {
+        "dag_run_id": "manual__test",
+        "logical_date": isoformat(FIRST.start_ms),
+        "data_interval_start": isoformat(FIRST.start_ms),
+        "data_interval_end": isoformat(FIRST.end_ms),
+    }
+    answer = airflow._request("POST", f"/api/v2/dags/ingest_{THEIRS}/dagRuns", json=run)
+    assert answer.ok, answer.text
+    (found,) = narrow(f"api/streams/{THEIRS}/hours/{FIRST}").json()["runs"]
+    assert found == {"dag": f"ingest_{THEIRS}", "run": "manual__test", "state": "queued"}
 
 
 def test_facts_of_flags_and_offsets_are_those_of_the_command_line(narrow: Get) -> None:
