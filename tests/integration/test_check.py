@@ -51,7 +51,7 @@ def test_an_hour_that_should_be_ready_is_named_before_all_that_is_well(
     done = tidemark("check", environment=environment)
     assert done.returncode == 1
     first, second = sorted(done.stdout.splitlines(), key=lambda line: line.startswith("paused"))
-    assert f"1 hours should be ready and are not, the first {held}" in first
+    assert f"hours that should be ready and are not: 1, the first {held}" in first
     assert f"tidemark why {stream.name} {held}" in first
     assert second.startswith("paused: nothing was ever planned")
     rows = json.loads(tidemark("check", stream.name, "--json", environment=environment).stdout)

@@ -29,8 +29,8 @@ class StreamCheck:
         if not self.held:
             return f"{self.stream}: well, {newest}"
         return (
-            f"{self.stream}: {len(self.held)} hours should be ready and are not, the first {self.held[0]}, {newest}; "
-            f"ask `tidemark why {self.stream} {self.held[0]}`"
+            f"{self.stream}: hours that should be ready and are not: {len(self.held)}, the first {self.held[0]}, "
+            f"{newest}; ask `tidemark why {self.stream} {self.held[0]}`"
         )
 
     def as_json(self) -> dict[str, Any]:

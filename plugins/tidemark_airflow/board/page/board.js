@@ -143,7 +143,7 @@ async function showCalendar() {
     ? "nothing was ever planned for it"
     : `everything is consumed up to ${time(answer.watermark_ms)} UTC, ${duration(answer.now_ms - answer.watermark_ms)} ago`;
   $("summary").textContent = `${answer.stream}, from topic ${answer.topic}, owned by ${answer.owner}: ${behind}; ` +
-    `newest ready hour ${answer.newest_ready ?? "none"}; ${answer.held || "no"} hours should be ready and are not.`;
+    `newest ready hour ${answer.newest_ready ?? "none"}; hours that should be ready and are not: ${answer.held || "none"}.`;
   const wanted = `${answer.stream} ${answer.days.map((day) => day.day).join(" ")}`;
   if ($("calendar").dataset.shows !== wanted) {
     $("calendar").replaceChildren(grid(answer), legend());
