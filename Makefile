@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 export UV_SYSTEM_CERTS := 1
 
-.PHONY: help setup demo down test test-long bench lint format requirements clean
+.PHONY: help setup demo down test test-long test-browser bench lint format requirements clean
 
 help: ## Show what there is
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -33,6 +33,9 @@ test: setup lint ## Check and test everything, on real services
 
 test-long: setup ## Attack it longer: services ended, disks filled, executors and tasks killed (as root)
 	@$(BIN)/pytest tests/long
+
+test-browser: setup ## Test the readiness board in a real Chromium, which has to be installed
+	@$(BIN)/pytest tests/browser
 
 bench: setup ## Measure speed, beside others, into bench.json (LINES=200000 for a quick look, ROUNDS=1)
 	@$(BIN)/python -m bench $(if $(LINES),--lines $(LINES)) $(if $(ROUNDS),--rounds $(ROUNDS))

@@ -17,6 +17,7 @@ from rich.console import Console
 
 from bench import report
 from bench.archive import measure_archive
+from bench.board import time_board
 from bench.consumer import ConsumerPerformance
 from bench.memory import WorkerPeak
 from bench.ours import Order, consume, consume_cold
@@ -27,6 +28,7 @@ from bench.session import open_spark, production_environment
 from bench.stages import time_stages
 from bench.topics import PARTITIONS, fill_topic
 from bench.writing import as_json, measure_writers
+from tidemark.drive.services import now_ms
 from tidemark.environment import Connection, parse_connection, variable_of
 from tidemark.kafka import KafkaCluster, spark_options
 from tidemark.stack import DATA_SERVICES, Stack
@@ -125,7 +127,7 @@ def run(bench: Bench) -> None:
         bench.result["ratios"] = report.ratios_of(bench.result["warm_seconds"], written)
         bench.save()
         measure_stages(bench, spark)
-        for measure in (measure_cold, measure_scale, measure_ready):
+        for measure in (measure_cold, measure_scale, measure_ready, measure_board):
             bench.save()
             measure(bench)
         bench.save()
@@ -225,6 +227,13 @@ def measure_ready(bench: Bench) -> None:
     bench.result["ready_seconds"] = time_ready(bench.connections, bench.stack.home)
     for name, seconds in bench.result["ready_seconds"].items():
         bench.tell(f"{name}: {seconds:.3f} s")
+
+
+def measure_board(bench: Bench) -> None:
+    times = asdict(time_board(bench.connections, now_ms()))
+    for name, seconds in times.items():
+        bench.tell(f"readiness board, {name.replace('_', ' ')}: {seconds * 1000:.0f} ms")
+    bench.result["board_seconds"] = times
 
 
 if __name__ == "__main__":

@@ -3,8 +3,14 @@
 from airflow.plugins_manager import AirflowPlugin
 
 from tidemark_airflow import pool
+from tidemark_airflow.board import board
 
 
 class TidemarkPlugin(AirflowPlugin):
     name = "tidemark"
-    listeners = [pool]  # noqa: RUF012 - Airflow's own form
+    # Lists, as Airflow wants them.
+    listeners = [pool]  # noqa: RUF012
+    fastapi_apps = [{"app": board, "url_prefix": "/readiness", "name": "Readiness"}]  # noqa: RUF012
+    external_views = [  # noqa: RUF012
+        {"name": "Readiness", "href": "readiness/", "destination": "nav", "url_route": "readiness"}
+    ]

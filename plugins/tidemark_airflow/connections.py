@@ -1,5 +1,7 @@
 """Airflow's connections, in the form that the library takes."""
 
+from typing import TYPE_CHECKING
+
 from airflow.sdk import BaseHook
 from airflow.sdk import Connection as AirflowConnection
 from airflow.sdk.exceptions import AirflowNotFoundException
@@ -8,12 +10,25 @@ from tidemark.config import Stream
 from tidemark.environment import WEBHDFS, ZOOKEEPER, Connection, dump_connection, variable_of
 from tidemark.errors import WrongUse
 
+if TYPE_CHECKING:
+    from airflow.models.connection import Connection as Stored
+
 
 def connection_from_airflow(conn_id: str) -> Connection:
     try:
         return _convert(conn_id, BaseHook.get_connection(conn_id))
     except AirflowNotFoundException as error:
         raise WrongUse(f"Cannot connect to {conn_id}: Airflow has no connection of this name") from error
+
+
+def connection_from_server(conn_id: str) -> Connection:
+    """In Airflow's server, which has the database where a task has the server."""
+    from airflow.models.connection import Connection as Stored
+
+    try:
+        return _convert(conn_id, Stored.get_connection_from_secrets(conn_id))
+    except AirflowNotFoundException as error:
+        raise WrongUse(f"Cannot connect to {conn_id}: Airflow has no such connection") from error
 
 
 async def connection_from_triggerer(conn_id: str) -> Connection:
@@ -29,7 +44,7 @@ def exported_connections(stream: Stream) -> dict[str, str]:
     return {variable_of(conn_id): dump_connection(connection_from_airflow(conn_id)) for conn_id in wanted}
 
 
-def _convert(conn_id: str, found: AirflowConnection) -> Connection:
+def _convert(conn_id: str, found: "AirflowConnection | Stored") -> Connection:
     return Connection(
         conn_id=conn_id,
         host=found.host,

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from kazoo.client import KazooClient
+from tests.rights import SETTINGS, THEIRS
 from tests.services import connections_of
 
 from tidemark.demo.run import DAGS_PAUSED
@@ -36,7 +37,7 @@ def client(stack: Stack, sessions: ExitStack) -> KazooClient:
 
 @pytest.fixture(scope="session")
 def streams_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The streams that the shared Airflow knows: four for its scheduler, one for the Spark cluster."""
+    """The streams that the shared Airflow knows: for its scheduler, for the Spark cluster, for the board."""
     path = tmp_path_factory.mktemp("config") / "streams.yaml"
     path.write_text(
         "streams:\n"
@@ -44,7 +45,8 @@ def streams_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
         f"  payments: {{topic: payments, root: 'hdfs:///airflow/payments', {STREAM}}}\n"
         f"  idle: {{topic: idle, root: 'hdfs:///airflow/idle', {STREAM}}}\n"
         f"  young: {{topic: young, root: 'hdfs:///airflow/young', start: latest, {STREAM}}}\n"
-        f"  spread: {{topic: spread, root: 'hdfs:///airflow/spread', {STREAM}}}\n",
+        f"  spread: {{topic: spread, root: 'hdfs:///airflow/spread', {STREAM}}}\n"
+        f"  {THEIRS}: {{topic: seen, root: 'hdfs:///airflow/seen', offset_reset: earliest, {STREAM}}}\n",
         "utf-8",
     )
     return path
@@ -52,4 +54,4 @@ def streams_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def airflow_environment(streams_file: Path) -> dict[str, str]:
-    return {"TIDEMARK_STREAMS": str(streams_file), **DAGS_PAUSED}
+    return {"TIDEMARK_STREAMS": str(streams_file), **DAGS_PAUSED, **SETTINGS}

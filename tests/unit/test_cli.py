@@ -18,7 +18,7 @@ def tidemark(*arguments: str, home: Path) -> "subprocess.CompletedProcess[str]":
 def test_help_is_a_map_of_the_whole_with_the_exit_codes(tmp_path: Path) -> None:
     shown = tidemark("--help", home=tmp_path)
     assert shown.returncode == 0
-    for word in ("stack", "boom", "offsets", "workers", "parse", "demo"):
+    for word in ("stack", "boom", "offsets", "flags", "why", "check", "verify", "workers", "parse", "demo"):
         assert word in shown.stdout
     assert "Exit codes: 0 yes, 1 no, 2 wrong use, 3 a service is not" in shown.stdout
 

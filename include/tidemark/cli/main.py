@@ -1,5 +1,6 @@
 """The command `tidemark`: one sub-command a file, errors told in one line, exit codes in one place."""
 
+import logging
 import sys
 from typing import Annotated
 
@@ -9,6 +10,7 @@ from tidemark import __version__
 from tidemark.cli import (
     archive,
     boom,
+    check,
     demo,
     flags,
     lookup,
@@ -42,6 +44,7 @@ app.add_typer(workers.app, name="workers")
 app.command()(why.why)
 app.command()(lookup.locate)
 app.command()(lookup.cat)
+app.command()(check.check)
 app.command()(verify.verify)
 app.command()(rebuild.rebuild)
 app.command()(retain.retain)
@@ -64,10 +67,14 @@ def options(
 
 
 def main() -> None:
+    is_debug = "--debug" in sys.argv
+    if not is_debug:
+        # It warns of each attempt to connect; the error that comes of them is told in one line.
+        logging.getLogger("kazoo").setLevel(logging.CRITICAL)
     try:
         app()
     except TidemarkError as error:
-        if "--debug" in sys.argv:
+        if is_debug:
             raise
         typer.echo(f"tidemark: {error}", err=True)
         sys.exit(error.exit_code)

@@ -1,4 +1,4 @@
-"""One ZooKeeper session for all that waits in a triggerer, however many sensors that are."""
+"""One ZooKeeper session for all that waits in a triggerer, however many sensors that are, or looks at the board."""
 
 import threading
 from contextlib import ExitStack
@@ -16,14 +16,17 @@ _sessions = ExitStack()
 _clients: "dict[str, KazooClient]" = {}
 
 
-def shared_client(connection: Connection) -> "KazooClient":
-    """Raise ServiceUnreachable also while another thread is connecting: who waits asks again anyway."""
+def shared_client(connection: Connection, wait_s: float = 0.0) -> "KazooClient":
+    """Raise ServiceUnreachable also while another thread is connecting for longer than `wait_s`.
+
+    Who waits in a triggerer asks again anyway.
+    """
     from tidemark.ledger.zookeeper import open_session
 
     key = dump_connection(connection)
     if key in _clients:
         return _clients[key]
-    if not _opening.acquire(blocking=False):
+    if not _opening.acquire(timeout=wait_s):
         raise ServiceUnreachable("Cannot ask ZooKeeper: the session is being opened")
     try:
         if key not in _clients:

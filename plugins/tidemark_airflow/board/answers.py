@@ -1,0 +1,104 @@
+"""What the board's routes answer, as JSON."""
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from tidemark.inspect.board import Calendar, FlagFacts
+from tidemark.inspect.offsets import StreamOffsets
+from tidemark.inspect.workers import LeaseView, WorkerView
+from tidemark.ledger.records import Timeline
+
+
+def summary(calendar: Calendar) -> dict[str, Any]:
+    newest = calendar.newest_ready
+    return {
+        "stream": calendar.stream,
+        "watermark_ms": calendar.watermark_ms,
+        "newest_ready": str(newest) if newest else None,
+        "held": len(calendar.held()),
+        "days": [
+            {"day": day, "states": [cell.state for cell in cells], "revisions": [cell.revision for cell in cells]}
+            for day, cells in calendar.days.items()
+        ],
+    }
+
+
+def facts(found: FlagFacts) -> dict[str, Any]:
+    return {
+        "hour": str(found.hour),
+        "revision": found.revision,
+        "lines": found.lines,
+        "late": found.late,
+        "bytes": found.bytes,
+        "delay_ms": found.delay_ms,
+    }
+
+
+def offsets(found: StreamOffsets, timelines: Mapping[int, Timeline]) -> dict[str, Any]:
+    rows = [
+        {
+            "shard": str(row.shard),
+            "next": row.next,
+            "end": row.end,
+            "lag": row.lag,
+            "watermark_ms": row.watermark_ms,
+            "completed": row.completed,
+        }
+        for row in found.shards
+    ]
+    return {
+        "lag": found.lag,
+        "open": found.open,
+        "number": found.number,
+        "shards": rows,
+        "timelines": [_timeline(order, timeline, found) for order, timeline in sorted(timelines.items())],
+    }
+
+
+def _timeline(order: int, timeline: Timeline, found: StreamOffsets) -> dict[str, Any]:
+    shards = [row for row in found.shards if row.shard.timeline == order]
+    return {
+        "order": order,
+        "cluster": timeline.cluster,
+        "topic": timeline.topic,
+        "switched_ms": timeline.switched_ms,
+        "closed": timeline.ends is not None,
+        "shards": len(shards),
+        "completed": sum(row.completed for row in shards),
+    }
+
+
+def workers(found: Sequence[WorkerView], leases: Sequence[LeaseView], visible: Collection[str]) -> dict[str, Any]:
+    """Only of streams that may be seen; a worker of several is shown with those of its queues."""
+    seen = {worker.name: [queue for queue in worker.queues if _stream_of(queue) in visible] for worker in found}
+    return {
+        "workers": [
+            {
+                "name": worker.name,
+                "task": worker.task,
+                "try": worker.attempt,
+                "queues": seen[worker.name],
+                "since_ms": worker.since_ms,
+            }
+            for worker in found
+            if seen[worker.name]
+        ],
+        "leases": [
+            {
+                "stream": lease.stream,
+                "owner": lease.owner,
+                "task": lease.task,
+                "try": lease.attempt,
+                "epoch": lease.epoch,
+                "since_ms": lease.since_ms,
+                "renewed_ms": lease.renewed_ms,
+                "held": lease.is_held,
+            }
+            for lease in leases
+            if lease.stream in visible
+        ],
+    }
+
+
+def _stream_of(queue: str) -> str:
+    return queue.partition("/")[0]

@@ -1,0 +1,55 @@
+"""What the tests of the board look at: a stream with an empty hour, and one with a gap whose reason is markup."""
+
+import json
+from typing import NoReturn
+
+import requests
+from tests.pipeline import FIRST, TASK, interval_of
+from tests.services import KafkaTopic, Sent, connections_of
+
+from tidemark.config import Stream
+from tidemark.drive.acts import accept_hour
+from tidemark.drive.archive import archive_stream
+from tidemark.drive.consume import consume_interval
+from tidemark.drive.plan import plan_interval
+from tidemark.drive.publish import publish_stream
+from tidemark.names import Hour
+from tidemark.stack import Stack
+
+SECOND = Hour(FIRST.end_ms)
+THIRD = Hour(SECOND.end_ms)
+MARKUP = "<img src=x onerror=\"document.title='owned'\">"
+
+
+def fill(stream: Stream, stack: Stack) -> None:
+    """The first hour is empty, in the second all records expired unread, the third was never consumed."""
+    topic = KafkaTopic(stack, stream.topic, 2)
+    _run(stream, stack, FIRST)
+    topic.send(Sent(partition=1, time_ms=SECOND.start_ms, value=b"lost") for _ in range(5))
+    topic.expire_before(1, 5)
+    _run(stream, stack, SECOND)
+    accept_hour(stream, SECOND, MARKUP, connections_of(stack), TASK)
+    publish_stream(stream, connections_of(stack), TASK)
+    topic.send([Sent(partition=0, time_ms=THIRD.start_ms, value=b"line")])
+    plan_interval(stream, interval_of(THIRD), connections_of(stack), TASK)
+
+
+def _run(stream: Stream, stack: Stack, hour: Hour) -> None:
+    connections = connections_of(stack)
+    plan_interval(stream, interval_of(hour), connections, TASK)
+    consume_interval(stream, interval_of(hour), connections, TASK, _no_spark)
+    archive_stream(stream, connections, TASK, _no_spark)
+    publish_stream(stream, connections, TASK)
+
+
+def _no_spark() -> NoReturn:
+    raise AssertionError("an hour without records needs no Spark")
+
+
+def token_of(stack: Stack, user: str) -> str:
+    login = stack.login()
+    passwords = json.loads((stack.home / "airflow" / "passwords.json").read_text())
+    body = {"username": user, "password": passwords[user]}
+    answer = requests.post(f"{login.address}/auth/token", json=body, timeout=60)
+    answer.raise_for_status()
+    return str(answer.json()["access_token"])

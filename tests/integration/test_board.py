@@ -1,0 +1,161 @@
+"""The readiness board through Airflow's own server: who may see what, and what there is to see."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import requests
+from tests.board import MARKUP, SECOND, THIRD, fill, token_of
+from tests.pipeline import FIRST, interval_of
+from tests.rights import NARROW, THEIRS
+from tests.services import connections_of
+
+from tidemark.config import load_stream
+from tidemark.demo.airflow import AirflowClient
+from tidemark.drive.services import now_ms
+from tidemark.environment import repository_folder
+from tidemark.inspect.board import Board, State, last_days
+from tidemark.ledger.records import HourRecord, HourState
+from tidemark.ledger.stream import StreamLedger
+from tidemark.ledger.zookeeper import open_session
+from tidemark.names import HOUR_MS, Hour, isoformat
+from tidemark.stack import Stack
+
+OTHERS = "young"
+OF_A_STREAM = ("calendar?days=92", "flags?days=92", "offsets", f"hours/{FIRST}")
+OF_ALL = ("", "files/board.js", "files/board.css", "api/streams", "api/workers")
+Get = Callable[..., requests.Response]
+
+
+@pytest.fixture(scope="module")
+def server(airflow_stack: Stack, streams_file: Path) -> Stack:
+    login = airflow_stack.login()
+    airflow = AirflowClient(login.address, login.user, login.password, airflow_stack.environment())
+    airflow.wait_for_dags((f"ingest_{THEIRS}", f"ingest_{OTHERS}"))
+    fill(load_stream(streams_file, THEIRS), airflow_stack)
+    return airflow_stack
+
+
+def get_as(server: Stack, user: str | None) -> Get:
+    headers = {"Authorization": f"Bearer {token_of(server, user)}"} if user else {}
+    address = f"{server.login().address}/readiness/"
+    return lambda path: requests.get(address + path, headers=headers, timeout=60)
+
+
+@pytest.fixture
+def narrow(server: Stack) -> Get:
+    return get_as(server, NARROW)
+
+
+@pytest.mark.parametrize("path", [*OF_ALL, *(f"api/streams/{THEIRS}/{rest}" for rest in OF_A_STREAM)])
+def test_who_is_not_logged_in_sees_nothing(server: Stack, path: str) -> None:
+    assert get_as(server, None)(path).status_code == 401
+
+
+def test_a_stream_is_seen_by_who_may_see_its_dag_and_by_nobody_else(server: Stack, narrow: Get) -> None:
+    admin = get_as(server, "admin")
+    for rest in OF_A_STREAM:
+        assert narrow(f"api/streams/{THEIRS}/{rest}").status_code == 200, rest
+        assert narrow(f"api/streams/{OTHERS}/{rest}").status_code == 403, rest
+        # Nor is it told whether a stream exists.
+        assert narrow(f"api/streams/none/{rest}").status_code == 403, rest
+        assert admin(f"api/streams/none/{rest}").status_code == 404, rest
+    assert [row["stream"] for row in narrow("api/streams").json()["streams"]] == [THEIRS]
+    assert {row["stream"] for row in admin("api/streams").json()["streams"]} >= {THEIRS, OTHERS}
+    assert {row["stream"] for row in narrow("api/workers").json()["leases"]} == {THEIRS}
+
+
+def test_every_route_is_one_that_these_tests_ask_for() -> None:
+    text = (repository_folder() / "plugins" / "tidemark_airflow" / "board" / "app.py").read_text()
+    asked = len({"", "files/{name}", "api/streams", "api/workers"}) + len(OF_A_STREAM)
+    assert text.count("@app.get(") == asked
+    assert not any(f"@app.{method}(" in text for method in ("post", "put", "patch", "delete"))
+
+
+@pytest.mark.parametrize("path", ["docs", "redoc", "openapi.json", "files/app.py", "files/..%2fapp.py"])
+def test_nothing_else_is_served(server: Stack, path: str) -> None:
+    assert get_as(server, "admin")(path).status_code == 404
+
+
+def test_the_page_takes_nothing_from_another_host(narrow: Get) -> None:
+    for path in OF_ALL[:3]:
+        answer = narrow(path)
+        assert answer.headers["Content-Security-Policy"].startswith("default-src 'none'; script-src 'self'")
+        assert answer.headers["X-Content-Type-Options"] == "nosniff"
+        assert "//" not in answer.text.replace("http://www.w3.org/2000/svg", "").replace("// ", "")
+
+
+def test_the_calendar_shows_an_empty_hour_a_gap_and_a_blocked_one(narrow: Get) -> None:
+    answer = narrow(f"api/streams/{THEIRS}/calendar?days=92").json()
+    days = {row["day"]: row for row in answer["days"]}
+    cells = {
+        hour: (days[hour.day]["states"][int(hour.hh)], days[hour.day]["revisions"][int(hour.hh)])
+        for hour in (Hour(FIRST.start_ms - HOUR_MS), FIRST, SECOND, THIRD)
+    }
+    assert list(cells.values()) == [("before", 0), ("empty", 1), ("gap", 1), ("blocked", 0)]
+    assert answer["newest_ready"] == str(SECOND)
+    assert answer["watermark_ms"] == SECOND.end_ms
+
+
+def test_an_hour_is_explained_in_the_words_of_why_with_its_flag(narrow: Get) -> None:
+    ready = narrow(f"api/streams/{THEIRS}/hours/{SECOND}").json()
+    assert ready["text"][0] == f"{THEIRS}/{SECOND}: ready, revision 1"
+    assert ready["flag"]["gaps"][0]["accepted"] == MARKUP
+    assert ready["runs"] == []
+    blocked = narrow(f"api/streams/{THEIRS}/hours/{THIRD}").json()
+    assert {reason["cause"] for reason in blocked["reasons"]} == {"lagging"}
+    wrong = narrow(f"api/streams/{THEIRS}/hours/yesterday")
+    assert (wrong.status_code, "wanted UTC" in wrong.json()["detail"]) == (400, True)
+
+
+def test_an_hour_names_its_run(server: Stack, narrow: Get) -> None:
+    login = server.login()
+    airflow = AirflowClient(login.address, login.user, login.password, server.environment())
+    # Its DAG is paused: the run stays as it is.
+    run = {
+        "dag_run_id": "manual__test",
+        "logical_date": isoformat(FIRST.start_ms),
+        "data_interval_start": isoformat(FIRST.start_ms),
+        "data_interval_end": isoformat(FIRST.end_ms),
+    }
+    answer = airflow._request("POST", f"/api/v2/dags/ingest_{THEIRS}/dagRuns", json=run)
+    assert answer.ok, answer.text
+    (found,) = narrow(f"api/streams/{THEIRS}/hours/{FIRST}").json()["runs"]
+    assert found == {"dag": f"ingest_{THEIRS}", "run": "manual__test", "state": "queued"}
+
+
+def test_facts_of_flags_and_offsets_are_those_of_the_command_line(narrow: Get) -> None:
+    facts = narrow(f"api/streams/{THEIRS}/flags?days=92").json()
+    assert [(row["hour"], row["lines"], row["delay_ms"] > 0) for row in facts] == [
+        (str(FIRST), 0, True),
+        (str(SECOND), 0, True),
+    ]
+    offsets: dict[str, Any] = narrow(f"api/streams/{THEIRS}/offsets").json()
+    assert offsets["lag"] == 1
+    assert [(row["shard"], row["next"]) for row in offsets["shards"]] == [("0001-0", 0), ("0001-1", 5)]
+    assert [row["topic"] for row in offsets["timelines"]] == ["seen"]
+    assert offsets["open"] == interval_of(THIRD).shift
+
+
+def test_what_is_kept_of_an_hour_is_forgotten_when_it_changes(server: Stack, streams_file: Path) -> None:
+    stream = load_stream(streams_file, "spread")
+    now = now_ms()
+    days = last_days(now, 1)
+    hour = Hour.of(now)
+    with open_session(connections_of(server)) as client, open_session(connections_of(server)) as other:
+        board, ledger = Board(client, connections_of(server)), StreamLedger(other, stream.name)
+        ledger.prepare()
+
+        def seen() -> tuple[State, int]:
+            (calendar,) = board.calendars([stream], days, now)
+            cell = calendar.days[hour.day][int(hour.hh)]
+            return cell.state, cell.revision
+
+        assert seen() == (State.BEFORE, 0)
+        for revision, state in ((1, State.READY), (2, State.REVISED), (3, State.REVISED)):
+            record = HourRecord(state=HourState.READY, revision=revision, archives=revision)
+            ledger.save_hour("test", hour, ledger.hour(hour), record)
+            # ZooKeeper tells a session of a change before it answers that session's next question.
+            client.sync("/streams")
+            assert seen() == (state, revision)
