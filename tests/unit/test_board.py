@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidemark.inspect.board import Calendar, Cell, State, last_days, state_of
-from tidemark.ledger.records import Gap, HourRecord, Positions, ShardPosition
+from tidemark.ledger.records import Gap, HourRecord, HourState, Positions, ShardPosition
 from tidemark.names import HOUR_MS, Hour, Shard
 from tidemark.publish.rule import Cause, reasons_against
 
@@ -27,6 +27,8 @@ def positions(watermark_ms: int, start_ms: int = 0) -> Positions:
         (HourRecord(revision=1), State.EMPTY),
         (HourRecord(revision=1, archives=1, gaps=(GAP,)), State.GAP),
         (HourRecord(revision=1, archives=1, dirty=(12,)), State.READY),
+        (HourRecord(state=HourState.EXPIRED, revision=2, archives=1), State.EXPIRED),
+        (HourRecord(state=HourState.EXPIRED), State.EXPIRED),
     ],
 )
 def test_an_hour_with_a_flag_stays_what_its_flag_made_it(record: HourRecord, state: State) -> None:

@@ -21,7 +21,7 @@ from tidemark.errors import NotFound
 from tidemark.inspect.offsets import StreamOffsets, view_offsets
 from tidemark.inspect.workers import LeaseView, WorkerView, view_leases, view_workers
 from tidemark.ledger import paths
-from tidemark.ledger.records import HourRecord, Positions, Timeline
+from tidemark.ledger.records import HourRecord, HourState, Positions, Timeline
 from tidemark.ledger.stream import StreamLedger
 from tidemark.ledger.zookeeper import Watch, children_of_many, read_many
 from tidemark.names import HOUR_MS, Hour, duration_ms, hours_of_day, milliseconds
@@ -29,7 +29,7 @@ from tidemark.publish.flag import read_hour_flag
 from tidemark.storage import Storage, open_storage
 
 IN_TIME = timedelta(hours=1)
-"""How long after its grace an hour that is not ready counts as late only."""
+"""How long after its grace an hour that is not ready counts as late only, unless the stream has a `ready_within`."""
 _KEPT_DAYS = 20_000
 _KEPT_FLAGS = 100_000
 _READERS = 8
@@ -48,6 +48,8 @@ class State(StrEnum):
     LATE = "late"
     """Over and not ready, but still in time."""
     BLOCKED = "blocked"
+    EXPIRED = "expired"
+    """Removed by retention."""
     BEFORE = "before"
     """Not reached: before the stream's start, or nothing was ever planned."""
 
@@ -101,7 +103,7 @@ def state_of(hour: Hour, record: HourRecord, positions: Positions, now_ms: int, 
 
     Whether an hour is ready its revision says, and nothing else; of the others it tells apart what the rule does.
     """
-    if record.revision:
+    if record.revision or record.state is HourState.EXPIRED:
         return _flagged(record)
     if not positions.reaches(hour):
         return State.BEFORE
@@ -113,6 +115,8 @@ def state_of(hour: Hour, record: HourRecord, positions: Positions, now_ms: int, 
 
 
 def _flagged(record: HourRecord) -> State:
+    if record.state is HourState.EXPIRED:
+        return State.EXPIRED
     if record.gaps:
         return State.GAP
     if record.revision > 1:
@@ -199,7 +203,7 @@ class Board:
 def _calendar(
     stream: Stream, positions: Positions, known: Mapping[tuple[str, str], _Day], days: Iterable[str], now_ms: int
 ) -> Calendar:
-    in_time_ms = duration_ms(stream.grace + IN_TIME)
+    in_time_ms = duration_ms(stream.ready_within or stream.grace + IN_TIME)
     nothing = _Day({}, None)
     cells: dict[str, tuple[Cell, ...]] = {}
     for day in days:

@@ -11,6 +11,7 @@ const WORDS = {
   late: ["late, but in time", "…"],
   blocked: ["blocked: should be ready", "!"],
   open: ["open: not over", "·"],
+  expired: ["expired: removed by retention", ""],
   before: ["before the stream's start", ""],
 };
 const $ = (id) => document.getElementById(id);
