@@ -4,7 +4,7 @@ import json
 from typing import NoReturn
 
 import requests
-from tests.pipeline import FIRST, TASK, interval_of
+from tests.pipeline import TASK, interval_of
 from tests.services import KafkaTopic, Sent, connections_of
 
 from tidemark.config import Stream
@@ -13,9 +13,13 @@ from tidemark.drive.archive import archive_stream
 from tidemark.drive.consume import consume_interval
 from tidemark.drive.plan import plan_interval
 from tidemark.drive.publish import publish_stream
+from tidemark.drive.services import now_ms
+from tidemark.inspect.board import last_days
 from tidemark.names import Hour
 from tidemark.stack import Stack
 
+# The board shows the last days: these hours are a week old whenever the tests run.
+FIRST = Hour.parse(f"{last_days(now_ms(), 8)[-1]}T22")
 SECOND = Hour(FIRST.end_ms)
 THIRD = Hour(SECOND.end_ms)
 MARKUP = "<img src=x onerror=\"document.title='owned'\">"

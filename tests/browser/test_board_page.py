@@ -5,9 +5,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.board import MARKUP, SECOND, THIRD, fill, token_of
+from tests.board import FIRST, MARKUP, SECOND, THIRD, fill, token_of
 from tests.browser.chromium import Page, open_browser
-from tests.pipeline import FIRST
 from tests.rights import NARROW, THEIRS
 
 from tidemark.config import load_stream

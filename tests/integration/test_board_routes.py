@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 import requests
-from tests.board import MARKUP, SECOND, THIRD, fill, token_of
-from tests.pipeline import FIRST, interval_of
+from tests.board import FIRST, MARKUP, SECOND, THIRD, fill, token_of
+from tests.pipeline import interval_of
 from tests.rights import NARROW, THEIRS
-from tests.services import connections_of
+from tests.services import connections_of, unique
 
-from tidemark.config import load_stream
+from tidemark.config import Stream, load_stream
 from tidemark.demo.airflow import AirflowClient
 from tidemark.drive.services import now_ms
 from tidemark.environment import repository_folder
@@ -138,13 +138,14 @@ def test_facts_of_flags_and_offsets_are_those_of_the_command_line(narrow: Get) -
     assert offsets["open"] == interval_of(THIRD).shift
 
 
-def test_what_is_kept_of_an_hour_is_forgotten_when_it_changes(server: Stack, streams_file: Path) -> None:
-    stream = load_stream(streams_file, "spread")
+def test_what_is_kept_of_an_hour_is_forgotten_when_it_changes(stack: Stack) -> None:
+    name = unique("kept")
+    stream = Stream(name=name, cluster="main", topic=name, root=f"hdfs:///board/{name}", owner="test")
     now = now_ms()
     days = last_days(now, 1)
     hour = Hour.of(now)
-    with open_session(connections_of(server)) as client, open_session(connections_of(server)) as other:
-        board, ledger = Board(client, connections_of(server)), StreamLedger(other, stream.name)
+    with open_session(connections_of(stack)) as client, open_session(connections_of(stack)) as other:
+        board, ledger = Board(client, connections_of(stack)), StreamLedger(other, stream.name)
         ledger.prepare()
 
         def seen() -> tuple[State, int]:
