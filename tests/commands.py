@@ -1,4 +1,4 @@
-"""The command as a shell runs it."""
+"""The commands as a shell runs them."""
 
 import subprocess
 import sys
@@ -16,3 +16,13 @@ def tidemark(
         text=True,
         check=False,
     )
+
+
+def airflow_command(*arguments: str, environment: Mapping[str, str]) -> str:
+    """What it prints. Again where Airflow on SQLite lost the race of two writers."""
+    for _ in range(5):
+        done = subprocess.run(["airflow", *arguments], env=environment, capture_output=True, text=True, check=False)
+        if "database is locked" not in done.stdout + done.stderr:
+            break
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    return done.stdout

@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import NoReturn
 
-from tests.commands import tidemark
+from tests.commands import airflow_command, tidemark
 from tests.pipeline import TASK
 from tests.services import KafkaTopic, Sent, connections_of, read_json, visible_lines, walk
 from tests.waiting import wait_until
@@ -54,14 +54,7 @@ def client_of(stack: Stack) -> AirflowClient:
 
 
 def airflow_cli(stack: Stack, *arguments: str) -> str:
-    """Again where Airflow on SQLite lost the race of two writers."""
-    for _ in range(5):
-        command = ["airflow", *arguments]
-        done = subprocess.run(command, env=stack.environment(), capture_output=True, text=True, check=False)
-        if "database is locked" not in done.stdout + done.stderr:
-            break
-    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
-    return done.stdout
+    return airflow_command(*arguments, environment=stack.environment())
 
 
 def events_of(airflow: AirflowClient, asset: str, keys: list[str]) -> list[tuple[str, int]]:

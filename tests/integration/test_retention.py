@@ -6,7 +6,7 @@ from subprocess import CompletedProcess
 
 import pytest
 from tests.archive import HOUR, Rig, cut, lines, new_rig, streams_file
-from tests.commands import tidemark
+from tests.commands import airflow_command, tidemark
 from tests.services import connections_of
 
 from tidemark.drive.publish import publish_stream
@@ -143,3 +143,10 @@ def test_a_day_that_was_removed_is_still_expired_when_zookeeper_has_lost_the_str
         assert ledger.day(str(DAY)).value == known
         found = [ledger.hour(hour).value for hour in hours_of_day(str(DAY))]
     assert [(record.state, record.revision) for record in found] == [(HourState.EXPIRED, 1)] * 24
+
+
+def test_the_daily_dag_removes_what_its_first_task_listed(rig: Rig, airflow_stack: Stack, tmp_path: Path) -> None:
+    environment = {**airflow_stack.environment(), "TIDEMARK_STREAMS": str(streams_file(rig, tmp_path))}
+    airflow_command("dags", "test", f"retain_{rig.stream.name}", environment=environment)
+    assert rig.record().state is HourState.EXPIRED
+    assert rig.storage.status(str(DAY)) is None
