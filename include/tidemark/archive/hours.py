@@ -4,7 +4,6 @@ The order is the guarantee: data below `_tmp`, index, names, read back, ledger, 
 piece is read from its target if that exists, else from its source, so every line can be read once at every step.
 """
 
-import hashlib
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -35,7 +34,7 @@ from tidemark.ledger.stream import StreamLedger
 from tidemark.logs import logger
 from tidemark.manifest import Manifest, ManifestFile, manifests_of, read_blocks
 from tidemark.names import HOUR_MS, Hour, isoformat
-from tidemark.storage import Storage
+from tidemark.storage import Storage, digest_of
 
 RECENT_MS = 48 * HOUR_MS
 """Up to this age every run looks whether an hour's targets are there; older hours are for `tidemark archive check`."""
@@ -170,7 +169,7 @@ class HourArchiver:
         work = self._work(hour, record, plan)
         for path in _gap_files(record).intersection(work.files):
             # Whoever found it damaged may have died before it was out of the way.
-            if self.storage.status(path) and self._digest_of(path) != work.files[path].digest:
+            if self.storage.status(path) and digest_of(self.storage, path) != work.files[path].digest:
                 self._set_aside(hour, path, "its digest is not that of the manifest")
         filled = self._fill(work, spread)
         if plan.number > record.archives:
@@ -293,7 +292,7 @@ class HourArchiver:
         """A gap of the hour, then out of the way. What was only read wrongly is whole when it is read again."""
         file = work.files[path]
         is_there = self.storage.status(path) is not None
-        if is_there and self._digest_of(path) == file.digest:
+        if is_there and digest_of(self.storage, path) == file.digest:
             raise CorruptFile(f"{reason}; but its digest is that of the manifest: try again")
         gap = Gap(
             shard=file.shard,
@@ -413,13 +412,6 @@ class HourArchiver:
         for status in self.storage.list(layout.work_of_archive(hour, plan.number)):
             if status.path.rsplit("/", 1)[-1] != str(mine):
                 self.storage.delete(status.path, recursive=True)
-
-    def _digest_of(self, path: str) -> str:
-        digest = hashlib.sha256()
-        with self.storage.open_read(path) as file:
-            while data := file.read(1 << 20):
-                digest.update(data)
-        return digest.hexdigest()
 
     def _tell(self, hour: Hour, found: Mapping[str, str], what: str) -> None:
         for path, reason in found.items():

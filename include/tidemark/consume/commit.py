@@ -21,7 +21,7 @@ from tidemark.ledger.stream import StreamLedger
 from tidemark.ledger.zookeeper import Transaction, Versioned
 from tidemark.manifest import FileKind, Manifest, ManifestFile, ManifestShard, dump_blocks
 from tidemark.names import Hour, Shard
-from tidemark.storage import Storage
+from tidemark.storage import Storage, digest_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -249,14 +249,7 @@ class Committer:
                 self.storage.rename(source, target)
 
     def _is_same(self, source: str, target: str) -> bool:
-        return self._digest_of(source) == self._digest_of(target)
-
-    def _digest_of(self, path: str) -> str:
-        digest = hashlib.sha256()
-        with self.storage.open_read(path) as file:
-            while data := file.read(1 << 20):
-                digest.update(data)
-        return digest.hexdigest()
+        return digest_of(self.storage, source) == digest_of(self.storage, target)
 
     def _mark_pending(self, digest: str) -> None:
         self._mark(ShiftState.PENDING, digest)

@@ -5,10 +5,10 @@ from pathlib import Path
 from tidemark.environment import WEBHDFS, Connections
 from tidemark.storage.local import LocalStorage
 from tidemark.storage.paths import split_root
-from tidemark.storage.port import FileAttributes, FileStatus, Sink, Storage
+from tidemark.storage.port import FileAttributes, FileStatus, Sink, Storage, digest_of
 from tidemark.storage.webhdfs import WebHdfsStorage
 
-__all__ = ["FileAttributes", "FileStatus", "Sink", "Storage", "open_storage"]
+__all__ = ["FileAttributes", "FileStatus", "Sink", "Storage", "digest_of", "open_storage"]
 
 _LEAVE_ALONE = FileAttributes()
 

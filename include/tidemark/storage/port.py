@@ -7,6 +7,7 @@ Files appear whole: a file is written below a hidden name (`_….part`) next to 
 complete, so a crash leaves at most such a part and never half a file under its name. A listing shows parts.
 """
 
+import hashlib
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import BinaryIO, Protocol
@@ -90,3 +91,12 @@ class Storage(Protocol):
 
     def uri(self, path: str) -> str:
         """The name by which Hadoop clients and Spark read it, not percent-encoded: a Hadoop `Path` is not."""
+
+
+def digest_of(storage: Storage, path: str) -> str:
+    """SHA-256 of a file, in hex, in the memory of a part of it."""
+    digest = hashlib.sha256()
+    with storage.open_read(path) as file:
+        while data := file.read(1 << 20):
+            digest.update(data)
+    return digest.hexdigest()
