@@ -2,7 +2,6 @@
 
 import json
 import subprocess
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -312,10 +311,10 @@ def test_a_compacted_topic_is_taken_as_it_is_and_its_holes_are_counted(stack: St
     shard = manifest["shards"]["0001-0"]
     assert (shard["end"], shard["records"], shard["holes"]) == (21, 11, 10)
     # The record before `next`, by which the next plan knows its log, goes the same way.
-    for key in (b"last", b"another"):
-        pipeline.topic.send([Sent(partition=0, time_ms=NEXT_HOUR.start_ms, value=b"newer", key=key)])
-        time.sleep(0.2)
+    newer = [(NEXT_HOUR.start_ms, b"newer"), (NEXT_HOUR.end_ms - 1, b"begins a segment")]
+    pipeline.topic.send(Sent(partition=0, time_ms=when, value=value, key=b"last") for when, value in newer[:1])
+    pipeline.topic.send(Sent(partition=0, time_ms=when, value=value, key=b"end") for when, value in newer[1:])
     wait_until(lambda: 20 not in {row[1] for row in pipeline.topic.read_all()}, "the last one is gone", within_s=180)
     before = visible_lines(pipeline.storage)
     assert pipeline.run(NEXT_HOUR) == [f"{NEXT_HOUR} 1"]
-    assert sorted(visible_lines(pipeline.storage)) == sorted([*before, *[(NEXT_HOUR.start_ms, b"newer")] * 2])
+    assert sorted(visible_lines(pipeline.storage)) == sorted([*before, *newer])
