@@ -26,7 +26,6 @@ from tidemark.ledger.records import (
 )
 from tidemark.ledger.stream import StreamLedger
 from tidemark.ledger.zookeeper import Transaction, Versioned
-from tidemark.lineage import alarms_of
 from tidemark.manifest import manifests_of
 from tidemark.names import DAY_MS, HOUR_MS, Hour, hours_of_day
 from tidemark.publish.flag import (
@@ -147,7 +146,7 @@ class Publisher:
             index=read_index(self.storage, hour, record.archives),
             previous=read_hour_flag(self.storage, hour, record.revision) if record.revision else None,
             published_ms=self.now_ms(),
-            alarms=alarms_of(self.ledger.timelines()),
+            timelines=self.ledger.timelines(),
         )
 
     def _prepare(self, subject: str, revision: int, body: bytes) -> Publication:
