@@ -23,7 +23,11 @@ def parents_of(shard: Shard, timelines: Mapping[int, Timeline]) -> tuple[Shard, 
 
 
 def is_free(shard: Shard, timelines: Mapping[int, Timeline], completed: Set[Shard]) -> bool:
-    """Whether nothing is left that has to be read before it. A timeline that was retired holds nobody."""
+    """Whether nothing is left that has to be read before it. A timeline that was retired holds nobody, one that is
+    missing without that everybody."""
+    before = timelines.get(shard.timeline - 1)
+    if shard.timeline > 1 and (before is None or before.snapshot is None):
+        return False
     return all(
         parent in completed or timelines[parent.timeline].retired_ms is not None
         for parent in parents_of(shard, timelines)

@@ -341,7 +341,15 @@ def test_the_command_shows_each_step_and_the_graph(
     assert done.returncode == 0, done.stderr
     assert "Each new shard waits for the same partition of the old topic" in done.stdout
     assert version_of(pipeline) == 1
+    latest = tmp_path / "latest.json"
+    latest.write_text("[4]")
+    no_list = tmp_path / "no-list.json"
+    no_list.write_text('{"0": 4}')
     for wrong, told in [
+        (("--cluster", "nowhere", "--topic", target.name), "kafka_nowhere"),
+        ((*where, "--latest", str(latest)), "found 1 last offsets, wanted one for each of 2"),
+        ((*where, "--latest", str(no_list)), "wanted a JSON list of last offsets such as [41, -1]"),
+        ((*where, "--latest", str(latest), "--stable-for", "1s"), "wanted one source of the last offsets"),
         (("--cluster", OTHER, "--topic", "no-such-topic"), "has no such topic"),
         (("--cluster", "main", "--topic", pipeline.stream.topic), "timeline 1 has claimed its records"),
         ((*where, "--stable-for", "soon"), "wanted a number and a unit"),
@@ -368,3 +376,7 @@ def test_the_command_shows_each_step_and_the_graph(
     assert "0 of 2" in commands.run("list").stdout
     done = commands.run("retire", "2", "--yes")
     assert (done.returncode, "it is open" in done.stderr) == (2, True)
+    latest.write_text("[-1, -1]")
+    further = ("--cluster", OTHER, "--topic", clusters.topic(OTHER, 2).name, "--latest", str(latest))
+    done = commands.run("switch", *further, "--yes")
+    assert (done.returncode, "the last offsets of timeline 2 are [-1, -1]" in done.stdout) == (0, True), done.stderr

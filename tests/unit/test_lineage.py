@@ -65,6 +65,7 @@ def test_a_partition_that_the_old_topic_got_after_its_end_is_nobodys_parent() ->
 def test_a_missing_parent_counts_only_when_its_timeline_was_retired() -> None:
     timelines = {1: timeline(1, ends=(5,)), 2: timeline(1)}
     assert not is_free(Shard(2, 0), timelines, set())
+    assert not is_free(Shard(2, 0), {2: timelines[2]}, set())
     retired = {**timelines, 1: replace(timelines[1], retired_ms=SEVEN.end_ms)}
     assert is_free(Shard(2, 0), retired, set())
     assert list(live(retired)) == [2]
