@@ -5,11 +5,10 @@ shift, and a rebuild that died is done again. Epochs go on from the clock, far a
 job of before can commit; what it had below `_tmp` is deleted first, so that its renames find nothing.
 """
 
+import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
-from functools import partial
 
 from tidemark import layout
 from tidemark.config import Stream
@@ -22,7 +21,6 @@ from tidemark.index import IndexRecord, read_index, read_segment
 from tidemark.ledger import paths
 from tidemark.ledger.lease import StreamLease, replace_lease
 from tidemark.ledger.records import (
-    Announcement,
     ArchivePlan,
     DayRecord,
     Head,
@@ -37,8 +35,7 @@ from tidemark.ledger.records import (
 from tidemark.ledger.zookeeper import ask, read
 from tidemark.logs import logger
 from tidemark.manifest import Manifest, ManifestFile, list_manifests, read_manifest
-from tidemark.names import DAY_MS, Hour, Task, hours_of_day, milliseconds
-from tidemark.publish.flag import Flag, read_day_flag, read_hour_flag
+from tidemark.names import Hour, Task, hours_of_day
 from tidemark.storage import Storage
 
 LEASE_WAIT_S = 60.0
@@ -61,11 +58,6 @@ class _Past:
     shifts: Mapping[str, ShiftRecord]
     hours: Mapping[Hour, HourRecord]
     files: Mapping[Hour, Sequence[tuple[int, ManifestFile]]]
-
-    @property
-    def uncertain_ms(self) -> int:
-        """Flags published since then may lack their events: an event that is missing is sent by the next run or two."""
-        return self.last.shift.planned_ms - DAY_MS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,7 +129,7 @@ class _Rebuilder:
                     self._put_hour(hour, record)
                     hours += 1
             if folder.day_revision:
-                self._put_day(day, self._day(day, folder.day_revision, past))
+                self._put_day(day, self._day(day, folder.day_revision))
                 days += 1
         newest = past.last.shift.number
         for shift, shift_record in past.shifts.items():
@@ -182,8 +174,7 @@ class _Rebuilder:
             there = [piece for piece in there if piece.ArchiveTimestamp != archiving.timestamp_ms]
             archives -= 1
         archived = _archived(files, there)
-        flag = read_hour_flag(self.storage, hour, revision) if revision else None
-        flagged = _flagged(flag, files, there) if flag else set()
+        flagged = _flagged(self.storage, hour, revision, files, there) if revision else set()
         return replace(
             record,
             state=HourState.READY if revision else HourState.ARCHIVED if archives else HourState.OPEN,
@@ -192,18 +183,7 @@ class _Rebuilder:
             unflagged=tuple(number for number in record.dirty if number in archived - flagged),
             archives=archives,
             archiving=archiving,
-            unannounced=self._uncertain(flag, past.uncertain_ms, partial(read_hour_flag, self.storage, hour)),
         )
-
-    def _uncertain(
-        self, flag: Flag | None, since_ms: int, read_revision: Callable[[int], Flag]
-    ) -> tuple[Announcement, ...]:
-        """The flag and those before it, as far as their events may be missing: nobody knows which were sent."""
-        found: list[Announcement] = []
-        while flag and (published_ms := milliseconds(datetime.fromisoformat(flag["published"]))) >= since_ms:
-            found.append(Announcement(revision=flag["revision"], published_ms=published_ms, handed=True))
-            flag = read_revision(flag["revision"] - 1) if flag["revision"] > 1 else None
-        return tuple(reversed(found))
 
     def _unfinished(
         self,
@@ -226,11 +206,10 @@ class _Rebuilder:
             voids=tuple(sorted(void.void for void in segment.voids)) if segment else (),
         )
 
-    def _day(self, day: str, revision: int, past: _Past) -> DayRecord:
-        flag = read_day_flag(self.storage, day, revision)
+    def _day(self, day: str, revision: int) -> DayRecord:
+        flag = json.loads(self.storage.read(layout.day_flag(day, revision)))
         hours = tuple(flag["hours"][str(hour)]["revision"] for hour in hours_of_day(day))
-        unannounced = self._uncertain(flag, past.uncertain_ms, partial(read_day_flag, self.storage, day))
-        return DayRecord(state=HourState.READY, revision=revision, hours=hours, unannounced=unannounced)
+        return DayRecord(state=HourState.READY, revision=revision, hours=hours)
 
     def _put_hour(self, hour: Hour, record: HourRecord) -> None:
         """Names of workers begin anew: an archiver of before must not find its own epoch."""
@@ -271,7 +250,14 @@ def _archived(files: Sequence[tuple[int, ManifestFile]], pieces: Sequence[IndexR
     return {number for number, _ in files} - waiting
 
 
-def _flagged(flag: Flag, files: Sequence[tuple[int, ManifestFile]], pieces: Sequence[IndexRecord]) -> set[int]:
-    """The shifts all of whose lines are in files that the flag names."""
+def _flagged(
+    storage: Storage,
+    hour: Hour,
+    revision: int,
+    files: Sequence[tuple[int, ManifestFile]],
+    pieces: Sequence[IndexRecord],
+) -> set[int]:
+    """The shifts all of whose lines are in files that the newest flag names."""
+    flag = json.loads(storage.read(layout.hour_flag(hour, revision)))
     named = {file["path"] for file in flag["files"]}
     return _archived(files, [piece for piece in pieces if piece.destFile in named])
