@@ -1,7 +1,6 @@
 """Questions to a Kafka cluster: partitions, offsets, single records. The records themselves are read by Spark."""
 
 import hashlib
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -23,8 +22,6 @@ from tidemark.environment import Connection
 from tidemark.errors import DataLoss, ServiceUnreachable, WrongUse
 
 _TIMEOUT_S = 30.0
-_POLL_S = 0.5
-_NO_LEADER = (KafkaError.LEADER_NOT_AVAILABLE, KafkaError.NOT_LEADER_FOR_PARTITION)
 _EARLIEST: OffsetSpec = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
 _LATEST: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call]
 
@@ -62,10 +59,6 @@ def record_digest(offset: int, timestamp_ms: int, value: bytes | None) -> str:
 def spark_options(connection: Connection) -> dict[str, str]:
     """The connection's settings as the options of Spark's Kafka source."""
     return {f"kafka.{name}": str(value) for name, value in connection.extra.items()}
-
-
-class _NoLeader(ServiceUnreachable):
-    """For a moment: of a topic that was just made, or while another broker takes over."""
 
 
 class KafkaCluster:
@@ -179,15 +172,8 @@ class KafkaCluster:
         self, topic: str, partitions: Sequence[int], spec: OffsetSpec, isolation: IsolationLevel
     ) -> dict[int, int]:
         asked = {TopicPartition(topic, p): spec for p in partitions}
-        act, deadline = f"list offsets of {topic}", time.monotonic() + _TIMEOUT_S
-        while True:
-            futures = self._admin.list_offsets(asked, isolation_level=isolation, request_timeout=_TIMEOUT_S)
-            try:
-                return {tp.partition: self._answer(future, act).offset for tp, future in futures.items()}
-            except _NoLeader:
-                if time.monotonic() > deadline:
-                    raise
-            time.sleep(_POLL_S)
+        futures = self._admin.list_offsets(asked, isolation_level=isolation, request_timeout=_TIMEOUT_S)
+        return {tp.partition: self._answer(future, f"list offsets of {topic}").offset for tp, future in futures.items()}
 
     def _answer(self, future: Any, act: str) -> Any:
         try:
@@ -196,7 +182,6 @@ class KafkaCluster:
             cause: KafkaError = error.args[0]
             if cause.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
                 raise WrongUse(f"Cannot {act}: {self._name} has no such topic") from error
-            kind = _NoLeader if cause.code() in _NO_LEADER else ServiceUnreachable
-            raise kind(f"Cannot {act}: {self._name} says {cause.str()}") from error
+            raise ServiceUnreachable(f"Cannot {act}: {self._name} says {cause.str()}") from error
         except TimeoutError as error:
             raise ServiceUnreachable(f"Cannot {act}: {self._name} does not answer") from error
