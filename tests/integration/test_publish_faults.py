@@ -115,6 +115,17 @@ def refuse_to_answer(since_ms: int) -> None:
     pytest.fail(f"nobody has to be asked, for events since {since_ms} neither")
 
 
+def test_an_hour_that_another_sweep_published_meanwhile_gets_no_second_flag(
+    stack: Stack, client: KazooClient, consumed: Callable[[int], Stream]
+) -> None:
+    stream = consumed(1)
+    ledger, storage = StreamLedger(client, stream.name), open_storage(stream.root, connections_of(stack))
+    slow, fast = (Publisher(ledger=ledger, storage=storage, now_ms=now_ms) for _ in range(2))
+    assert fast.publish_hour(MIDNIGHT)
+    assert slow.publish_hour(MIDNIGHT) is None
+    assert ledger.hour(MIDNIGHT).value.revision == 1
+
+
 def test_an_event_is_sent_until_it_is_seen_and_never_while_nobody_can_tell(
     stack: Stack, client: KazooClient, consumed: Callable[[int], Stream]
 ) -> None:

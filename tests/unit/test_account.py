@@ -6,8 +6,10 @@ from tidemark.consume.commit import account
 from tidemark.consume.results import SplitResult, WrittenFile
 from tidemark.errors import DataLoss
 from tidemark.ledger.records import Proof, ShiftRange
+from tidemark.lineage import Cursor
 from tidemark.manifest import FileKind
 
+CURSOR = Cursor(1, 19)
 RANGE = ShiftRange(lost_from=0, start=0, end=20, points=(10,), proof=Proof.END_OFFSET)
 
 
@@ -47,7 +49,7 @@ def test_lines_skewed_bad_tombstones_and_holes_make_up_the_range() -> None:
         tombstones=2,
         files=(file(FileKind.LINES, 4), file(FileKind.SKEWED, 2), file(FileKind.BAD, 1)),
     )
-    row = account("clicks/0001-0", RANGE, [result(0), mixed])
+    row = account("clicks/0001-0", RANGE, CURSOR, [result(0), mixed])
     assert (row.records, row.lines, row.skewed, row.bad, row.tombstones, row.holes) == (19, 14, 2, 1, 2, 1)
 
 
@@ -65,4 +67,4 @@ def test_lines_skewed_bad_tombstones_and_holes_make_up_the_range() -> None:
 )
 def test_what_is_not_accounted_for_is_never_committed(results: list[SplitResult], told: str) -> None:
     with pytest.raises(DataLoss, match=rf"Cannot commit clicks/0001-0: {told}"):
-        account("clicks/0001-0", RANGE, results)
+        account("clicks/0001-0", RANGE, CURSOR, results)

@@ -19,6 +19,7 @@ from tidemark.ledger.lease import StreamLease
 from tidemark.ledger.records import Shift, ShiftRange, ShiftRecord, ShiftState, dump, parse
 from tidemark.ledger.stream import StreamLedger
 from tidemark.ledger.zookeeper import Transaction, Versioned
+from tidemark.lineage import Cursor, cursor_of
 from tidemark.manifest import FileKind, Manifest, ManifestFile, ManifestShard, dump_blocks
 from tidemark.names import Hour, Shard
 from tidemark.storage import Storage, digest_of
@@ -41,12 +42,17 @@ class Moves:
 
 def build_manifest(stream: str, shift: Shift, results: Sequence[SplitResult], ledger: StreamLedger) -> Manifest:
     """Raise DataLoss unless every record that was read is accounted for."""
-    before, ranges = ledger.positions().value, shift.shards
+    before, ranges, timelines = ledger.positions().value, shift.shards, ledger.timelines()
     by_shard: dict[Shard, list[SplitResult]] = {shard: [] for shard in ranges}
     for result in sorted(results, key=lambda found: (Shard.parse(found.shard), found.index)):
         by_shard[Shard.parse(result.shard)].append(result)
     shards = {
-        str(shard): account(f"{stream}/{shard} of {shift.id}", ranges[shard], found)
+        str(shard): account(
+            f"{stream}/{shard} of {shift.id}",
+            ranges[shard],
+            cursor_of(shard, ranges[shard].end - 1, timelines),
+            found,
+        )
         for shard, found in by_shard.items()
     }
     since = before.first_hour if shift.by_record_time else None
@@ -57,7 +63,7 @@ def build_manifest(stream: str, shift: Shift, results: Sequence[SplitResult], le
         writer=f"tidemark {__version__}",
         stream=stream,
         shift=shift,
-        timelines={f"{order:04d}": timeline for order, timeline in ledger.timelines().items()},
+        timelines={f"{order:04d}": timeline for order, timeline in timelines.items()},
         positions=advanced.positions,
         gaps=advanced.closed,
         shards=shards,
@@ -70,7 +76,7 @@ def build_manifest(stream: str, shift: Shift, results: Sequence[SplitResult], le
     )
 
 
-def account(subject: str, found: ShiftRange, results: Sequence[SplitResult]) -> ManifestShard:
+def account(subject: str, found: ShiftRange, cursor: Cursor, results: Sequence[SplitResult]) -> ManifestShard:
     """What became of the range's offsets; results in the order of its splits. Raise DataLoss where something misses."""
     row = ManifestShard(
         start=found.start,
@@ -81,6 +87,7 @@ def account(subject: str, found: ShiftRange, results: Sequence[SplitResult]) -> 
         bad=sum(result.lines(FileKind.BAD) for result in results),
         tombstones=sum(result.tombstones for result in results),
         holes=found.end - found.start - sum(result.records for result in results),
+        cursor=cursor,
     )
     written = row.lines + row.skewed + row.bad + row.tombstones
     if [result.index for result in results] != list(range(len(found.splits))):
