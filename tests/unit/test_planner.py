@@ -11,7 +11,7 @@ from tidemark.errors import DataLoss
 from tidemark.kafka import Offsets
 from tidemark.ledger.records import Positions, Proof, ShardPosition
 from tidemark.names import HOUR_MS, Hour, Interval, Shard
-from tidemark.plan.planner import PlannedWork, plan_ranges, split_points
+from tidemark.plan.planner import UNCONFIRMED, PlannedWork, is_replaced, plan_ranges, split_points
 
 STREAM = Stream(name="clicks", cluster="main", topic="clicks", root="hdfs:///clicks", owner="web")
 SEVEN = Hour.parse("2026-11-15T07")
@@ -151,3 +151,23 @@ def test_a_start_time_begins_at_its_offset() -> None:
         starts={ZERO: 40},
     )
     assert (work.ranges[ZERO].start, work.positions.start_ms) == (40, PLANNED_MS)
+
+
+@pytest.mark.parametrize(
+    ("stored", "found", "records_may_vanish", "wanted"),
+    [
+        ("a", "a", False, False),
+        ("a", "b", False, True),
+        ("a", "b", True, True),
+        ("a", None, False, True),
+        ("a", None, True, False),
+        (None, None, False, False),
+        (None, "a", False, False),
+        (UNCONFIRMED, "a", False, True),
+        (UNCONFIRMED, None, True, True),
+    ],
+)
+def test_a_log_is_known_by_the_record_before_next_unless_compaction_took_it(
+    stored: str | None, found: str | None, records_may_vanish: bool, wanted: bool
+) -> None:
+    assert is_replaced(stored, found, records_may_vanish=records_may_vanish) is wanted

@@ -13,9 +13,7 @@ from tidemark.ledger.stream import StreamLedger
 from tidemark.ledger.zookeeper import Transaction
 from tidemark.names import Shard
 from tidemark.plan.act import ActBasis, act_shift, open_act
-
-UNCONFIRMED = "unconfirmed"
-"""The digest of a shard on a log that was replaced: equal to no record's, so that nothing is planned before a move."""
+from tidemark.plan.planner import UNCONFIRMED, is_replaced
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,8 +106,9 @@ class Mover:
 
 
 def _is_replaced(kafka: KafkaCluster, topic: Topic, shard: Shard, position: ShardPosition, found: Offsets) -> bool:
-    stored = position.digest
-    return stored is not None and _digest_before(kafka, topic, shard, position.next, found) != stored
+    digest = _digest_before(kafka, topic, shard, position.next, found)
+    may_vanish = digest is None and kafka.is_compacted(topic.name)
+    return is_replaced(position.digest, digest, records_may_vanish=may_vanish)
 
 
 def _digest_before(kafka: KafkaCluster, topic: Topic, shard: Shard, offset: int, found: Offsets) -> str | None:

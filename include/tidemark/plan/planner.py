@@ -12,6 +12,8 @@ from tidemark.names import Interval, Shard, duration_ms
 
 SPLIT_RECORDS = 2_000_000
 """A range above this is cut into several Spark tasks."""
+UNCONFIRMED = "unconfirmed"
+"""The digest of a shard on a log that was replaced: equal to no record's, so that nothing is planned before a move."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,6 +161,13 @@ def _proof(end: int, wanted: int, found: Offsets) -> Proof:
     if end < wanted:
         return Proof.CUT
     return Proof.END_OFFSET if found.stable >= found.end else Proof.UNSTABLE
+
+
+def is_replaced(stored: str | None, found: str | None, *, records_may_vanish: bool) -> bool:
+    """Whether a log is another one, by the digest of the record before `next`; None: there is no such record."""
+    if found is None and records_may_vanish:
+        return stored == UNCONFIRMED
+    return stored is not None and found != stored
 
 
 def share_out(lags: Mapping[Shard, int], budget: int) -> dict[Shard, int]:

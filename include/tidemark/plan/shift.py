@@ -27,7 +27,7 @@ from tidemark.logs import logger
 from tidemark.names import Interval, Shard, duration_ms, isoformat, milliseconds
 from tidemark.plan.backfill import TIMELINE as BACKFILLED
 from tidemark.plan.backfill import is_backfill, plan_backfill
-from tidemark.plan.planner import PlannedWork, plan_ranges
+from tidemark.plan.planner import PlannedWork, is_replaced, plan_ranges
 
 Found = TypeVar("Found")
 
@@ -294,11 +294,9 @@ class Planner:
                 and offsets[shard].begin < position.next <= offsets[shard].end
             }
             found = source.kafka.digests(source.topic.name, {p: row.next - 1 for p, row in wanted.items()})
-            if len(found) < len(wanted) and source.kafka.is_compacted(source.topic.name):
-                # Compaction took those records: there is nothing left to compare.
-                wanted = {partition: position for partition, position in wanted.items() if partition in found}
+            may_vanish = len(found) < len(wanted) and source.kafka.is_compacted(source.topic.name)
             for partition, position in wanted.items():
-                if found.get(partition) != position.digest:
+                if is_replaced(position.digest, found.get(partition), records_may_vanish=may_vanish):
                     shard = Shard(order, partition)
                     raise DataLoss(
                         f"Cannot plan {self.stream.name}/{shard}: the record at {position.next - 1} is not the one "
