@@ -1,8 +1,9 @@
 """Spark entry point of a downstream example: two streams' lines of one hour, minute by minute side by side."""
 
 import argparse
+from dataclasses import dataclass
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own custom
 
 from tidemark import logs
@@ -23,31 +24,45 @@ def main() -> None:
     parser.add_argument("--hour", required=True, type=Hour.parse)
     asked, _ = parser.parse_known_args()
     logs.configure()
-    spark = SparkSession.builder.getOrCreate()
-    ours, our_lines = lines_by_minute(spark, asked.stream, asked.hour, "ours")
-    theirs, their_lines = lines_by_minute(spark, asked.other, asked.hour, "theirs")
-    rows = ours.join(theirs, "minute", "full_outer").orderBy("minute").collect()
+    ours, theirs = files_of(asked.stream, asked.hour), files_of(asked.other, asked.hour)
+    rows = join(ours.uris, theirs.uris) if ours.uris or theirs.uris else []
     found = sum(row["ours"] or 0 for row in rows), sum(row["theirs"] or 0 for row in rows)
-    if found != (our_lines, their_lines):
+    if found != (ours.lines, theirs.lines):
         raise DataLoss(
             f"Cannot trust {asked.stream} and {asked.other}/{asked.hour}: counted {found[0]} and {found[1]}, "
-            f"the flags say {our_lines} and {their_lines}"
+            f"the flags say {ours.lines} and {theirs.lines}"
         )
     log = logs.logger("join_hours", stream=asked.stream, hour=asked.hour)
     log.info("joined", extra={"other": asked.other, "minutes": len(rows), "lines": found[0], "other_lines": found[1]})
 
 
-def lines_by_minute(spark: SparkSession, name: str, hour: Hour, column: str) -> tuple[DataFrame, int]:
-    """Of the files that the hour's newest flag names, with the number of lines that it promises."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Files:
+    """What the hour's newest flag names, and how many lines it promises."""
+
+    uris: list[str]
+    lines: int
+
+
+def files_of(name: str, hour: Hour) -> Files:
     stream = load_stream(streams_file(), name)
     storage = open_storage(stream.root, connection_from_environment)
     with open_session(connection_from_environment) as client:
         flag = newest_flag(client, name, hour, storage)
-    if not flag.files:
-        return spark.createDataFrame([], f"minute timestamp, {column} long"), flag.lines
-    lines = read_boom(spark, [storage.uri(path) for path in flag.files])
+    return Files(uris=[storage.uri(path) for path in flag.files], lines=flag.lines)
+
+
+def join(ours: list[str], theirs: list[str]) -> list[Row]:
+    spark = SparkSession.builder.getOrCreate()
+    left, right = lines_by_minute(spark, ours, "ours"), lines_by_minute(spark, theirs, "theirs")
+    return left.join(right, "minute", "full_outer").orderBy("minute").collect()
+
+
+def lines_by_minute(spark: SparkSession, uris: list[str], column: str) -> DataFrame:
+    if not uris:
+        return spark.createDataFrame([], f"minute timestamp, {column} long")
     minute = F.date_trunc("minute", "timestamp").alias("minute")
-    return lines.groupBy(minute).agg(F.count("*").alias(column)), flag.lines
+    return read_boom(spark, uris).groupBy(minute).agg(F.count("*").alias(column))
 
 
 if __name__ == "__main__":

@@ -109,6 +109,7 @@ def _settings(site: Site, address: str) -> dict[str, str]:
         "API_AUTH__JWT_SECRET": site.secrets.jwt_secret,
         "WORKERS__EXECUTION_API_TIMEOUT": "60",
         "SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME": "0.5",
+        "SCHEDULER__MAX_DAGRUNS_PER_LOOP_TO_SCHEDULE": "500",
         "DAG_PROCESSOR__REFRESH_INTERVAL": "10",
         "DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "10",
         "DAG_PROCESSOR__PARSING_PROCESSES": "1",
