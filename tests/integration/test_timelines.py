@@ -27,6 +27,7 @@ from tests.waiting import wait_until
 
 from tidemark.drive import acts
 from tidemark.drive.acts import look_at_switch, retire, switch_timeline
+from tidemark.drive.measure import standing
 from tidemark.drive.services import clusters as kafka_of
 from tidemark.drive.services import services
 from tidemark.drive.why import why
@@ -37,6 +38,7 @@ from tidemark.inspect.verify import verify_records
 from tidemark.ledger.lease import LeaseTaken
 from tidemark.ledger.records import Retirement
 from tidemark.lineage import Cursor, compare
+from tidemark.metrics import GROWN_RECORDS
 from tidemark.names import HOUR_MS, Hour, Shard, Task
 from tidemark.publish.rule import Cause
 
@@ -99,6 +101,7 @@ def test_records_that_come_to_the_old_topic_later_are_taken_with_an_alarm_until_
     (told,) = read_json(pipeline.storage, f"{THIRD.day}/00/_READY")["alarms"]
     assert told.startswith(alarm)
     assert any(line.strip().startswith(alarm) for line in why(pipeline.stream, THIRD, pipeline.connections).lines("s"))
+    assert standing(pipeline.stream, pipeline.connections)[GROWN_RECORDS] == 1
 
     retire(pipeline.stream, Retirement(timeline=1, abandoned=False), pipeline.connections, OPERATOR)
     pipeline.topic.send([Sent(partition=1, time_ms=THIRD.start_ms, value=b"nobody asks any more")])
@@ -106,6 +109,7 @@ def test_records_that_come_to_the_old_topic_later_are_taken_with_an_alarm_until_
     assert pipeline.run(fourth) == [f"{fourth} 1"]
     shards = pipeline.ledger(lambda ledger: ledger.positions().value.shards)
     assert sorted(shards) == [Shard(2, 0), Shard(2, 1)]
+    assert standing(pipeline.stream, pipeline.connections)[GROWN_RECORDS] == 0
 
 
 def test_three_switches_in_a_row_over_timelines_that_were_never_used(
