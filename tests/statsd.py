@@ -1,6 +1,7 @@
 """A StatsD server of the tests, and what statsd_exporter's mapping makes of its lines."""
 
 import re
+import socket
 import socketserver
 import threading
 from collections.abc import Iterator
@@ -41,6 +42,9 @@ class StatsdServer:
         split = [re.fullmatch(r"([^:]+):([^|]+)\|([a-z]+)", line) for line in lines if part in line]
         return [Received(row[1], float(row[2]), KINDS[row[3]]) for row in split if row and row[3] in KINDS]
 
+    def total(self, name: str) -> float:
+        return sum(found.value for found in self.received(name) if found.name == name)
+
 
 @contextmanager
 def statsd_server() -> Iterator[StatsdServer]:
@@ -51,6 +55,8 @@ def statsd_server() -> Iterator[StatsdServer]:
             found.datagrams.append(self.request[0].decode())
 
     with socketserver.UDPServer(("127.0.0.1", 0), Handler) as server:
+        # Airflow sends hundreds of its own at once.
+        server.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_000_000)
         found = StatsdServer(server.server_address[1])
         thread = threading.Thread(target=server.serve_forever, daemon=True)
         thread.start()
