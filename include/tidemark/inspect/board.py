@@ -62,6 +62,10 @@ class Cell:
     revision: int
     is_held_by_gap: bool = False
 
+    @classmethod
+    def of(cls, state: State, record: HourRecord) -> "Cell":
+        return cls(state, record.revision, _is_held_by_gap(record))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Calendar:
@@ -146,10 +150,6 @@ def _flagged(record: HourRecord) -> State:
     return State.READY if record.archives else State.EMPTY
 
 
-def _cell(state: State, record: HourRecord) -> Cell:
-    return Cell(state, record.revision, _is_held_by_gap(record))
-
-
 def in_time_ms(stream: Stream) -> int:
     """How long after its end an hour of the stream may stay without a flag."""
     return duration_ms(stream.ready_within or stream.grace + IN_TIME)
@@ -170,7 +170,7 @@ class _Day:
     @classmethod
     def of(cls, records: Mapping[str, HourRecord]) -> "_Day":
         is_settled = len(records) == 24 and all(record.revision for record in records.values())
-        cells = tuple(_cell(_flagged(records[hh]), records[hh]) for hh in sorted(records))
+        cells = tuple(Cell.of(_flagged(records[hh]), records[hh]) for hh in sorted(records))
         return cls(records, cells if is_settled else None)
 
 
@@ -239,7 +239,7 @@ def _calendar(
     for day in days:
         found = known.get((stream.name, day), nothing)
         cells[day] = found.cells or tuple(
-            _cell(state_of(hour, record, positions, now_ms, in_time_ms(stream)), record)
+            Cell.of(state_of(hour, record, positions, now_ms, in_time_ms(stream)), record)
             for hour, record in ((hour, found.records.get(hour.hh, _NO_NODE)) for hour in hours_of_day(day))
         )
     return Calendar(stream=stream.name, watermark_ms=positions.lowest_watermark_ms, days=cells)
