@@ -234,12 +234,12 @@ class Board:
 def _calendar(
     stream: Stream, positions: Positions, known: Mapping[tuple[str, str], _Day], days: Iterable[str], now_ms: int
 ) -> Calendar:
-    nothing = _Day({}, None)
+    nothing, in_time = _Day({}, None), in_time_ms(stream)
     cells: dict[str, tuple[Cell, ...]] = {}
     for day in days:
         found = known.get((stream.name, day), nothing)
         cells[day] = found.cells or tuple(
-            Cell.of(state_of(hour, record, positions, now_ms, in_time_ms(stream)), record)
+            Cell.of(state_of(hour, record, positions, now_ms, in_time), record)
             for hour, record in ((hour, found.records.get(hour.hh, _NO_NODE)) for hour in hours_of_day(day))
         )
     return Calendar(stream=stream.name, watermark_ms=positions.lowest_watermark_ms, days=cells)
