@@ -23,7 +23,7 @@ from bench.memory import WorkerPeak
 from bench.ours import Order, consume, consume_cold
 from bench.peers import read_topic, write_avro, write_parquet
 from bench.ready import time_ready
-from bench.scale import time_commit, time_plans
+from bench.scale import time_commit, time_plans, time_switch
 from bench.session import open_spark, production_environment
 from bench.stages import time_stages
 from bench.topics import PARTITIONS, fill_topic
@@ -218,8 +218,13 @@ def measure_scale(bench: Bench) -> None:
     bench.tell(f"planning 1,000 partitions: {plans.first:.2f} s, and with digests {plans.next:.2f} s")
     commit = time_commit(bench.connections, 5000)
     bench.tell(f"committing 5,000 shards: {commit:.2f} s")
+    switch = time_switch(bench.connections, 200)
+    bench.tell(f"switching one of 200 streams, beyond the stable time: {switch:.2f} s")
     bench.result.update(
-        plan_seconds=asdict(plans), plan_1000_seconds=max(plans.first, plans.next), commit_5000_seconds=commit
+        plan_seconds=asdict(plans),
+        plan_1000_seconds=max(plans.first, plans.next),
+        commit_5000_seconds=commit,
+        switch_seconds=switch,
     )
 
 

@@ -97,6 +97,7 @@ def _others(result: Mapping[str, Any]) -> Table:
         "worker_peak_mb_16m",
         "plan_1000_seconds",
         "commit_5000_seconds",
+        "switch_seconds",
     ):
         table.add_row(name, f"{result[name]:.2f}")
     return table

@@ -1,4 +1,4 @@
-"""Many partitions: planning 1,000 of them, committing 5,000."""
+"""Many partitions, many streams: planning 1,000 partitions, committing 5,000, switching one stream of 200."""
 
 import time
 from collections.abc import Sequence
@@ -7,8 +7,10 @@ from typing import cast
 
 from bench.ours import INTERVAL, Order
 from bench.topics import mark_partitions
+from tidemark.config import Stream
 from tidemark.consume.commit import Committer, build_manifest
 from tidemark.consume.results import SplitResult
+from tidemark.drive.acts import look_at_switch, switch_timeline
 from tidemark.drive.plan import plan_interval
 from tidemark.drive.services import Services, now_ms, services
 from tidemark.environment import Connections
@@ -21,6 +23,7 @@ from tidemark.plan.shift import Planner
 
 _NEXT = Interval(INTERVAL.end_ms, INTERVAL.end_ms + HOUR_MS)
 _TASK = Task(name="bench", attempt=1)
+_SWITCHED_PARTITIONS = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,11 +38,7 @@ def time_plans(connections: Connections, partitions: int) -> PlanTimes:
     order = Order(name=f"plan-{partitions}", topic=f"plan-{partitions}", lines=0, root="hdfs:///bench/plan")
     mark_partitions(connections("kafka_main"), order.topic, partitions, INTERVAL.start_ms)
     first = _time_plan(order, INTERVAL, connections)
-    with services(order.stream, connections, _TASK) as around, around.lease().take(wait_s=0) as lease:
-        node = around.ledger.shift(INTERVAL.shift)
-        if node is None or node.value.shift is None:
-            raise TidemarkError(f"Cannot measure {order.name}: {INTERVAL.shift} is not planned")
-        _commit_tombstones(around, lease, node.value.shift)
+    _commit_planned(order.stream, connections)
     return PlanTimes(first=first, next=_time_plan(order, _NEXT, connections))
 
 
@@ -57,10 +56,34 @@ def time_commit(connections: Connections, shards: int) -> float:
         return _commit_tombstones(around, lease, planner.plan(INTERVAL, 1, lease))
 
 
+def time_switch(connections: Connections, streams: int) -> float:
+    """Of an idle stream among so many, beyond the time for which the old topic's ends have to stand still."""
+    old, new, stable_s = "switch-old", "switch-new", 1.0
+    for topic in (old, new):
+        mark_partitions(connections("kafka_main"), topic, _SWITCHED_PARTITIONS, INTERVAL.start_ms)
+    orders = [Order(name=f"switch-{n}", topic=old, lines=0, root=f"hdfs:///bench/switch-{n}") for n in range(streams)]
+    for order in orders:
+        plan_interval(order.stream, INTERVAL, connections, _TASK)
+    moving = orders[0].stream
+    _commit_planned(moving, connections)
+    begin = time.monotonic()
+    outlook = look_at_switch(moving, "main", new, connections)
+    switch_timeline(moving, outlook, connections, _TASK, stable_s=stable_s)
+    return time.monotonic() - begin - stable_s
+
+
 def _time_plan(order: Order, interval: Interval, connections: Connections) -> float:
     begin = time.monotonic()
     plan_interval(order.stream, interval, connections, _TASK)
     return time.monotonic() - begin
+
+
+def _commit_planned(stream: Stream, connections: Connections) -> None:
+    with services(stream, connections, _TASK) as around, around.lease().take(wait_s=0) as lease:
+        node = around.ledger.shift(INTERVAL.shift)
+        if node is None or node.value.shift is None:
+            raise TidemarkError(f"Cannot measure {stream.name}: {INTERVAL.shift} is not planned")
+        _commit_tombstones(around, lease, node.value.shift)
 
 
 def _commit_tombstones(around: Services, lease: StreamLease, shift: Shift) -> float:

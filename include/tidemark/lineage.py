@@ -6,6 +6,7 @@ Values in, values out. Shards of timeline n + 1 have parents in n; they move onl
 from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass
 from itertools import zip_longest
+from typing import NamedTuple
 
 from tidemark.ledger.records import Parents, Timeline
 from tidemark.names import Shard, isoformat
@@ -22,7 +23,11 @@ def parents_of(shard: Shard, timelines: Mapping[int, Timeline]) -> tuple[Shard, 
 
 
 def is_free(shard: Shard, timelines: Mapping[int, Timeline], completed: Set[Shard]) -> bool:
-    """Whether nothing is left that has to be read before it. A timeline that was retired holds nobody."""
+    """Whether nothing is left that has to be read before it. A timeline that was retired holds nobody, one that is
+    missing without that everybody."""
+    before = timelines.get(shard.timeline - 1)
+    if shard.timeline > 1 and (before is None or before.snapshot is None):
+        return False
     return all(
         parent in completed or timelines[parent.timeline].retired_ms is not None
         for parent in parents_of(shard, timelines)
@@ -88,8 +93,7 @@ def grown(timeline: Timeline, found: Iterable[int]) -> Timeline:
     return timeline.ending(max(pair) for pair in zip_longest(timeline.ends or (), found, fillvalue=0))
 
 
-@dataclass(frozen=True, slots=True)
-class Cursor:
+class Cursor(NamedTuple):
     """Everything of one partition up to and including `offset` of timeline `order` is behind it; -1: nothing of it."""
 
     order: int
@@ -99,28 +103,21 @@ class Cursor:
         return f"{self.order:04d}:{self.offset}"
 
 
-def normal(cursor: Cursor, partition: int, timelines: Mapping[int, Timeline]) -> Cursor:
-    """One name for one place: the end of a closed timeline is the beginning of the one after it.
+def cursor_of(shard: Shard, offset: int, timelines: Mapping[int, Timeline]) -> Cursor:
+    """The one name of a place: of the last record behind it, so that no later switch makes it another one.
 
-    So (1, last) = (2, -1) = (3, -1) when timeline 2 was never used. Only where the partition goes on as itself: with
-    other numbers of partitions the end of one is not the beginning of another. Normal cursors compare as pairs.
+    So (3, -1) and (2, -1) are (1, last) when timeline 2 was never used, and cursors of a partition compare as pairs.
+    Only where the partition goes on as itself: with other numbers of partitions a beginning is not another's end.
     """
-    order, offset = cursor.order, cursor.offset
-    while (latest := _last(order, partition, timelines)) is not None and offset >= latest:
-        order, offset = order + 1, -1
+    order = shard.timeline
+    while offset < 0 and (last := _last_before(Shard(order, shard.partition), timelines)) is not None:
+        order, offset = order - 1, last
     return Cursor(order, offset)
 
 
-def compare(one: Cursor, other: Cursor, partition: int, timelines: Mapping[int, Timeline]) -> int:
-    """Below 0, 0 or above 0, as the one lies before, at or behind the other: a total order."""
-    first, second = (normal(cursor, partition, timelines) for cursor in (one, other))
-    left, right = (first.order, first.offset), (second.order, second.offset)
-    return (left > right) - (left < right)
-
-
-def _last(order: int, partition: int, timelines: Mapping[int, Timeline]) -> int | None:
-    """The last offset of a partition that goes on in the next timeline; None for any other."""
-    timeline, following = timelines.get(order), timelines.get(order + 1)
-    if timeline is None or timeline.latest is None or following is None or following.parents is not Parents.SAME:
+def _last_before(shard: Shard, timelines: Mapping[int, Timeline]) -> int | None:
+    """The last offset of the partition in the timeline before; None where it does not come from there."""
+    if not parents_of(shard, timelines) or timelines[shard.timeline].parents is not Parents.SAME:
         return None
-    return timeline.latest[partition] if partition < min(len(timeline.latest), following.partitions) else None
+    latest = timelines[shard.timeline - 1].latest
+    return latest[shard.partition] if latest else None

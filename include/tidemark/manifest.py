@@ -11,8 +11,12 @@ from enum import StrEnum
 from tidemark import layout
 from tidemark.boom.format import BoomBlock
 from tidemark.errors import NotFound
-from tidemark.ledger.records import FORMAT, Gap, Positions, Shift, Timeline, parse
+from tidemark.ledger.records import Gap, Positions, Shift, Timeline, parse
+from tidemark.lineage import Cursor
 from tidemark.storage import Storage
+
+FORMAT = 2
+"""Format 1 had no cursors."""
 
 
 class FileKind(StrEnum):
@@ -41,7 +45,8 @@ class ManifestFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ManifestShard:
-    """records = lines + skewed + bad + tombstones; holes are offsets of the range that held no record."""
+    """records = lines + skewed + bad + tombstones; holes are offsets of the range that held no record. `cursor`: where
+    the range ends."""
 
     start: int
     end: int
@@ -51,6 +56,7 @@ class ManifestShard:
     bad: int
     tombstones: int
     holes: int
+    cursor: Cursor | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

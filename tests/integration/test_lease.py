@@ -209,6 +209,31 @@ def test_a_zombie_cannot_commit_after_its_lease_was_taken(
     assert ledger.head() == head
 
 
+def test_a_lease_that_was_lost_and_regained_does_not_revive_the_old_token(
+    client: KazooClient, ledger: StreamLedger, sessions: ExitStack
+) -> None:
+    me, other = worker(sessions, client), worker(sessions, client, task="other")
+    mine = StreamLease(client, ledger.stream, me, renew_every_s=3600).take(wait_s=0)
+    transaction, head = ledger.begin("commit with the token of before"), ledger.head()
+    mine.check_in(transaction)
+    transaction.put(paths.head(ledger.stream), Head(number=99), version=head.version)
+    clock = FakeTime()
+    observer = StreamLease(client, ledger.stream, other, expiry_s=30, monotonic=clock)
+    with pytest.raises(LeaseTaken):
+        observer.take(wait_s=0)
+    clock.now = 31.0
+    with observer.take(wait_s=0):
+        pass
+    with StreamLease(client, ledger.stream, me).take(wait_s=0) as regained:
+        assert regained.epoch == 3
+        with pytest.raises(Fenced):
+            mine.confirm()
+        with pytest.raises(CommitFailed, match="the state has moved on"):
+            transaction.commit()
+        assert ledger.head() == head
+        regained.confirm()
+
+
 def test_a_transaction_that_fails_in_one_place_changes_nothing_anywhere(ledger: StreamLedger) -> None:
     head, positions = ledger.head(), ledger.positions()
     transaction = ledger.begin("half of it")

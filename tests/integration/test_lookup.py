@@ -108,12 +108,18 @@ def test_the_command_prints_the_line_its_file_and_byte_range(rig: Rig, run: Run)
     shown = run("locate", rig.stream.name, "0001-0", "37")
     assert shown.returncode == 0, shown.stderr
     head, place, line = shown.stdout.splitlines()
-    assert head == f"shard 0001-0 offset 37 at {isoformat(FIRST[37][0])}"
+    assert head == f"shard 0001-0 offset 37 (cursor 0001:37) at {isoformat(FIRST[37][0])}"
+    shown = run("locate", rig.stream.name, "0001-0", "37", "--json")
+    assert json.loads(shown.stdout)["cursor"] == [1, 37]
     assert place.startswith(f"{HOUR.day}/{HOUR.hh}/2026-11-10T22-0001-")
     assert line.encode() == FIRST[37][1]
     pieces = run("locate", rig.stream.name, "--source", Path(rig.path(1, "0001-0")).name, "--json")
     assert sum(piece["lines"] for piece in json.loads(pieces.stdout)["pieces"]) == 60
-    assert run("locate", rig.stream.name, "0001-0", "4711").returncode == 1
+    for unread in ("4711", "-1"):
+        missed = run("locate", rig.stream.name, "0001-0", unread)
+        assert (missed.returncode, "no shift has read it, next is" in missed.stderr) == (1, True)
+    wrong = run("locate", rig.stream.name, "--tiem", "0")
+    assert (wrong.returncode, "Cannot read '--tiem' as a shard" in wrong.stderr) == (2, True)
     assert run("locate", rig.stream.name).returncode == 2
 
 

@@ -56,10 +56,10 @@ def test_each_shard_has_next_end_lag_and_watermark(
     topic.send(Sent(partition=1, time_ms=HOUR.end_ms, value=b"later") for _ in range(3))
     shown = shown_offsets(environment, stream)
     assert (shown["stream"], shown["open"], shown["number"], shown["lag"]) == (stream.name, "20261110T2200", 1, 8)
-    rows = [{name: row[name] for name in ("shard", "topic", "next", "end", "lag")} for row in shown["shards"]]
+    rows = [{name: row[name] for name in ("shard", "topic", "next", "end", "lag", "cursor")} for row in shown["shards"]]
     assert rows == [
-        {"shard": "0001-0", "topic": stream.topic, "next": 0, "end": 5, "lag": 5},
-        {"shard": "0001-1", "topic": stream.topic, "next": 0, "end": 3, "lag": 3},
+        {"shard": "0001-0", "topic": stream.topic, "next": 0, "end": 5, "lag": 5, "cursor": [1, -1]},
+        {"shard": "0001-1", "topic": stream.topic, "next": 0, "end": 3, "lag": 3, "cursor": [1, -1]},
     ]
     assert {row["completed"] for row in shown["shards"]} == {False}
     assert all(row["watermark"].endswith("Z") for row in shown["shards"])
@@ -74,6 +74,7 @@ def test_a_partition_that_no_plan_has_seen_has_no_next(
     topic.add_partitions(1)
     added = shown_offsets(environment, stream)["shards"][2]
     assert (added["shard"], added["next"], added["lag"], added["watermark"]) == ("0001-2", None, 0, None)
+    assert added["cursor"] is None
 
 
 @pytest.mark.usefixtures("topic")
@@ -81,7 +82,7 @@ def test_people_get_a_table(stack: Stack, stream: Stream, environment: dict[str,
     plan(stack, stream)
     done = tidemark("offsets", stream.name, environment={**environment, "COLUMNS": "200"})
     assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines()[1].split()[:4] == ["0001-0", "0", "5", "5"]
+    assert done.stdout.splitlines()[1].split()[:5] == ["0001-0", "0", "5", "5", "0001:-1"]
     assert "20261110T2200 open, 1 planned" in done.stdout
 
 

@@ -2,7 +2,7 @@
 
 import json
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from tests.pipeline import FIRST, Pipeline, build, expected_lines, records
 from tests.services import Sent, connections_of, visible_lines, walk
 
 from tidemark.drive.acts import accept_hour, look_at_switch, move_shard, retire, switch_timeline
+from tidemark.drive.publish import events_to_send, publish_stream
 from tidemark.drive.rebuild import rebuild_stream
 from tidemark.drive.services import services
 from tidemark.environment import Connection, Connections
@@ -115,7 +116,19 @@ def go_through_everything(pipeline: Pipeline, target: Any, monkeypatch: pytest.M
     retire(stream, Retirement(timeline=1, abandoned=False), connections, OPERATOR)
 
 
-def test_a_stream_is_rebuilt_from_storage_alone_and_goes_on_without_a_record_lost_or_doubled(
+def backfill_a_day(pipeline: Pipeline) -> None:
+    """Of a stream that began later: its 24 hours, and its day's flag."""
+    day = [Hour(Hour.parse("2026-11-09T00").start_ms + n * HOUR_MS) for n in range(25)]
+    pipeline.topic.send(records(day[3], 10, 1))
+    pipeline.run(day[24])
+    pipeline.topic.let_the_broker_set_times()
+    for hour in reversed(day[:24]):
+        pipeline.consume(hour)
+    pipeline.archive()
+    assert f"{day[0].day} 1" in pipeline.publish()
+
+
+def test_streams_are_rebuilt_from_storage_alone_and_go_on_without_a_record_lost_or_doubled(
     clusters: TwoClusters,
     zookeeper: OwnZooKeeper,
     spark: SparkSession,
@@ -133,8 +146,10 @@ def test_a_stream_is_rebuilt_from_storage_alone_and_goes_on_without_a_record_los
         grace="3s",
         max_clock_skew="2s",
     )
+    older = build(clusters.main, spark, "hdfs", "/rebuild", partitions=1, connections=connections, start="latest")
     name, target = pipeline.stream.name, clusters.topic(OTHER, 2)
     go_through_everything(pipeline, target, monkeypatch)
+    backfill_a_day(older)
     assert pipeline.ledger(lambda ledger: ledger.hour(HOURS[4]).value.state) is HourState.PUBLISHING
     assert pipeline.ledger(lambda ledger: ledger.hour(HOURS[5]).value.dirty)
     with pytest.raises(WrongUse, match="ZooKeeper knows it"):
@@ -143,7 +158,8 @@ def test_a_stream_is_rebuilt_from_storage_alone_and_goes_on_without_a_record_los
     with ExitStack() as opened:
         before_it_was_lost = opened.enter_context(services(pipeline.stream, connections, Task(name="job", attempt=1)))
         epoch = before_it_was_lost.lease().take(wait_s=10).epoch
-        before = ledger_of(before_it_was_lost.client, name)
+        streams = (name, older.stream.name)
+        before = {stream: ledger_of(before_it_was_lost.client, stream) for stream in streams}
         files = {path: pipeline.storage.read(path) for path, _ in walk(pipeline.storage) if not path.startswith("_tmp")}
         zookeeper.lose_everything()
 
@@ -152,10 +168,12 @@ def test_a_stream_is_rebuilt_from_storage_alone_and_goes_on_without_a_record_los
         done = _rebuild(pipeline, zookeeper, tmp_path)
         assert done.startswith(f"{name} is rebuilt from 11 manifests: 6 hours, 0 days")
         client = opened.enter_context(open_session(connections))
-        assert ledger_of(client, name) == before
+        rebuild_stream(older.stream, connections, OPERATOR)
+        assert {stream: ledger_of(client, stream) for stream in streams} == before
         assert {path: pipeline.storage.read(path) for path, _ in walk(pipeline.storage)} == files
         _assert_cannot_commit(StreamLedger(client, name), epoch)
 
+    assert older.publish() == []
     target.send(records(HOURS[6], 20, 2))
     assert pipeline.run(HOURS[6]) == [f"{hour} 1" for hour in HOURS[4:7]]
     wanted = [*expected_lines(pipeline.topic), *expected_lines(target)]
@@ -187,7 +205,7 @@ def _assert_cannot_commit(ledger: StreamLedger, epoch: int) -> None:
     assert ledger.head() == head
 
 
-def test_backfills_and_days_are_rebuilt_too(
+def test_backfills_and_days_are_rebuilt_too_and_events_that_airflow_lacks_are_sent(
     clusters: TwoClusters, zookeeper: OwnZooKeeper, spark: SparkSession
 ) -> None:
     pipeline = build(
@@ -208,3 +226,17 @@ def test_backfills_and_days_are_rebuilt_too(
     with open_session(pipeline.connections) as client:
         assert ledger_of(client, pipeline.stream.name) == before
     assert pipeline.publish() == []
+
+    flags = publish_stream(pipeline.stream, pipeline.connections, OPERATOR).unannounced
+    known = {(flag.subject, flag.revision) for flag in flags}
+    assert known == {(str(hour), 1) for hour in day} | {(day[0].day, 1)}
+    unheard = {(str(day[23]), 1), (day[0].day, 1)}
+
+    def send(seen: Collection[tuple[str, int]] | None) -> set[tuple[str, int]]:
+        sent = events_to_send(pipeline.stream.name, pipeline.connections, flags, lambda _: seen)
+        return {(flag.subject, flag.revision) for flag in sent}
+
+    assert send(None) == set()
+    assert send(known - unheard) == unheard
+    assert send(known) == set()
+    assert publish_stream(pipeline.stream, pipeline.connections, OPERATOR).unannounced == []

@@ -4,6 +4,8 @@ import json
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -33,13 +35,16 @@ from tidemark.drive.services import services
 from tidemark.drive.why import why
 from tidemark.environment import Connection
 from tidemark.errors import Fenced, TidemarkError, WrongUse
-from tidemark.failpoints import Failpoint
+from tidemark.failpoints import FAILPOINTS, Failpoint
+from tidemark.inspect.locate import locate_offset
 from tidemark.inspect.verify import verify_records
 from tidemark.ledger.lease import LeaseTaken
 from tidemark.ledger.records import Retirement
-from tidemark.lineage import Cursor, compare
+from tidemark.lineage import Cursor, cursor_of
 from tidemark.metrics import GROWN_RECORDS
 from tidemark.names import HOUR_MS, Hour, Shard, Task
+from tidemark.plan.switch import SwitchOutlook
+from tidemark.publish import sweep
 from tidemark.publish.rule import Cause
 
 SECOND, THIRD = Hour(FIRST.end_ms), Hour(FIRST.end_ms + HOUR_MS)
@@ -110,6 +115,9 @@ def test_records_that_come_to_the_old_topic_later_are_taken_with_an_alarm_until_
     shards = pipeline.ledger(lambda ledger: ledger.positions().value.shards)
     assert sorted(shards) == [Shard(2, 0), Shard(2, 1)]
     assert standing(pipeline.stream, pipeline.connections)[GROWN_RECORDS] == 0
+    for offset, line in ((0, f"{FIRST} line 1"), (5, "straggler")):
+        found = pipeline.ledger(partial(locate_offset, pipeline.storage, shard=Shard(1, 1), offset=offset))
+        assert found.line.message.decode() == line
 
 
 def test_three_switches_in_a_row_over_timelines_that_were_never_used(
@@ -126,8 +134,14 @@ def test_three_switches_in_a_row_over_timelines_that_were_never_used(
     assert completed_shards(pipeline) == [f"000{order}-{p}" for order in (1, 2, 3) for p in (0, 1)]
     found = timelines_of(pipeline)
     assert [found[order].latest for order in (1, 2, 3, 4)] == [(4, 4), (-1, -1), (-1, -1), None]
-    assert compare(Cursor(1, 4), Cursor(3, -1), 0, found) == 0 == compare(Cursor(2, -1), Cursor(4, -1), 0, found)
+    assert {cursor_of(Shard(order, 0), -1, found) for order in (2, 3, 4)} == {Cursor(1, 4)}
     assert_each_record_once(pipeline, *targets)
+    wanted = {"0001-0": [1, 4], "0002-0": [1, 4], "0003-0": [1, 4], "0004-0": [4, 2]}
+    for path in (f"{SECOND.day}/23/_READY", "_manifests/00000005-20261110T2300.json"):
+        shards = read_json(pipeline.storage, path)["shards"]
+        assert {shard: row["cursor"] for shard, row in shards.items() if shard in wanted} == wanted
+    last = pipeline.ledger(lambda ledger: locate_offset(pipeline.storage, ledger, Shard(4, 0), -1))
+    assert (last.place.shard, last.cursor) == ("0001-0", Cursor(1, 4))
 
 
 def test_nothing_is_planned_before_the_switch_and_the_grace_and_consume_waits_that_long(
@@ -234,16 +248,55 @@ def test_a_job_that_takes_a_backlog_in_bites_gives_way_and_goes_on_afterwards(
     assert_each_record_once(pipeline)
 
 
-def test_of_two_initiators_one_gets_a_clear_error(make: Callable[..., Pipeline], clusters: TwoClusters) -> None:
+def test_of_two_initiators_at_once_one_switches_and_the_other_gets_a_clear_error(
+    make: Callable[..., Pipeline], clusters: TwoClusters
+) -> None:
     pipeline = make()
-    one, two = clusters.topic(OTHER, 2), clusters.topic(OTHER, 2)
     pipeline.run(FIRST)
-    stale = look_at_switch(pipeline.stream, OTHER, two.name, pipeline.connections)
-    switch(pipeline, one)
-    with pytest.raises(TidemarkError, match=r"version 2, wanted 1; somebody else changed them meanwhile"):
-        switch_timeline(pipeline.stream, stale, pipeline.connections, OPERATOR, stable_s=0.0)
-    assert sorted(timelines_of(pipeline)) == [1, 2]
-    assert timelines_of(pipeline)[2].topic == one.name
+    both = [
+        look_at_switch(pipeline.stream, OTHER, clusters.topic(OTHER, 2).name, pipeline.connections) for _ in range(2)
+    ]
+    begin = threading.Barrier(2)
+
+    def initiate(outlook: SwitchOutlook) -> str:
+        begin.wait(60)
+        try:
+            switch_timeline(pipeline.stream, outlook, pipeline.connections, OPERATOR, stable_s=0.5)
+        except TidemarkError as error:
+            return str(error)
+        return outlook.topic.name
+
+    with ThreadPoolExecutor(2) as pool:
+        found = list(pool.map(initiate, both))
+    (error,) = [text for text in found if text.endswith("somebody else changed them meanwhile")]
+    assert "its timelines have version 2, wanted 1" in error
+    found.remove(error)
+    assert [(order, timeline.topic) for order, timeline in timelines_of(pipeline).items()] == [
+        (1, pipeline.stream.topic),
+        (2, found[0]),
+    ]
+
+
+def test_a_publisher_that_loses_against_a_switch_decides_again_with_the_new_version(
+    make: Callable[..., Pipeline], clusters: TwoClusters, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pipeline, target = make(), clusters.topic(OTHER, 2)
+    pipeline.topic.send(records(FIRST, 10, 2))
+    pipeline.consume(FIRST)
+    pipeline.archive()
+
+    def switch_once(failpoint: Failpoint) -> None:
+        if failpoint == "publish.hour_prepared" and version_of(pipeline) == 1:
+            switch(pipeline, target)
+
+    monkeypatch.setattr(sweep, "reach", switch_once)
+    assert pipeline.publish() == [f"{FIRST} 1"]
+    assert version_of(pipeline) == 2
+    flag = read_json(pipeline.storage, f"{FIRST.day}/22/_READY")
+    assert {shard: row["cursor"] for shard, row in flag["shards"].items()} == {
+        f"{order:04d}-{partition}": [1, 4] for order in (1, 2) for partition in (0, 1)
+    }
+    assert list(walk(pipeline.storage, "_tmp")) == []
 
 
 def test_ends_that_do_not_stand_still_refuse_the_switch(make: Callable[..., Pipeline], clusters: TwoClusters) -> None:
@@ -266,11 +319,11 @@ def test_ends_that_do_not_stand_still_refuse_the_switch(make: Callable[..., Pipe
     assert version_of(pipeline) == 1
 
 
-@pytest.mark.parametrize("failpoint", ["act.before_transaction", "act.after_transaction"])
+@pytest.mark.parametrize("failpoint", [name for name in FAILPOINTS if name.startswith(("switch.", "act."))])
 def test_a_switch_whose_initiator_is_killed_happens_whole_or_not_at_all(
     clusters: TwoClusters, spark: SparkSession, tmp_path: Path, failpoint: Failpoint
 ) -> None:
-    """Around the transaction; every other step is tried in tests/long."""
+    """At its own steps; those that it shares with every commit are tried in tests/long."""
     assert_killed_switch_leaves_all_or_nothing(clusters, spark, tmp_path, failpoint)
 
 
@@ -292,7 +345,15 @@ def test_the_command_shows_each_step_and_the_graph(
     assert done.returncode == 0, done.stderr
     assert "Each new shard waits for the same partition of the old topic" in done.stdout
     assert version_of(pipeline) == 1
+    latest = tmp_path / "latest.json"
+    latest.write_text("[4]")
+    no_list = tmp_path / "no-list.json"
+    no_list.write_text('{"0": 4}')
     for wrong, told in [
+        (("--cluster", "nowhere", "--topic", target.name), "kafka_nowhere"),
+        ((*where, "--latest", str(latest)), "found 1 last offsets, wanted one for each of 2"),
+        ((*where, "--latest", str(no_list)), "wanted a JSON list of last offsets such as [41, -1]"),
+        ((*where, "--latest", str(latest), "--stable-for", "1s"), "wanted one source of the last offsets"),
         (("--cluster", OTHER, "--topic", "no-such-topic"), "has no such topic"),
         (("--cluster", "main", "--topic", pipeline.stream.topic), "timeline 1 has claimed its records"),
         ((*where, "--stable-for", "soon"), "wanted a number and a unit"),
@@ -314,7 +375,12 @@ def test_the_command_shows_each_step_and_the_graph(
     ]
     shown = json.loads(commands.run("show", "--json").stdout)
     assert shown[1]["shards"][1]["parents"] == ["0001-1"]
+    assert [shard["cursor"] for shard in shown[1]["shards"]] == [[1, 4], [1, 4]]
     assert "0002-0 after 0001-0: next 0, watermark" in commands.run("show").stdout
     assert "0 of 2" in commands.run("list").stdout
     done = commands.run("retire", "2", "--yes")
     assert (done.returncode, "it is open" in done.stderr) == (2, True)
+    latest.write_text("[-1, -1]")
+    further = ("--cluster", OTHER, "--topic", clusters.topic(OTHER, 2).name, "--latest", str(latest))
+    done = commands.run("switch", *further, "--yes")
+    assert (done.returncode, "the last offsets of timeline 2 are [-1, -1]" in done.stdout) == (0, True), done.stderr

@@ -12,7 +12,8 @@ import psutil
 import pytest
 from pyspark.sql import SparkSession
 from tests.clusters import OTHER, TwoClusters
-from tests.pipeline import FIRST, records
+from tests.jobs import ConsumeJob
+from tests.pipeline import FIRST, interval_of, records
 from tests.proxy import Proxy
 from tests.services import Sent, read_json, walk
 from tests.switching import (
@@ -135,6 +136,37 @@ def test_a_job_that_is_cut_off_from_zookeeper_does_not_hold_a_switch_and_cannot_
             transaction.commit()
     assert version_of(pipeline) == 2
     assert_goes_on(pipeline, target)
+
+
+@pytest.mark.parametrize("act", ["kill", "stop"])
+@pytest.mark.parametrize("failpoint", ["consume.after_read", "commit.before_transaction"])
+def test_a_job_that_dies_or_stands_still_does_not_hold_a_switch_and_every_record_is_there_once(
+    clusters: TwoClusters, spark: SparkSession, tmp_path: Path, failpoint: Failpoint, act: str
+) -> None:
+    """Before it began to commit its shift gives way; one that only lacked its transaction is rolled forward."""
+    pipeline, target = moving_pipeline(clusters, spark), clusters.topic(OTHER, 2)
+    pipeline.topic.send(records(FIRST, 10, 2))
+    pipeline.run(FIRST)
+    pipeline.topic.send(records(SECOND, 10, 2))
+    task = Task(name="worker", attempt=1)
+    armed = {failpoint: act}
+    with ConsumeJob(clusters.main, pipeline.stream, interval_of(SECOND), task, tmp_path / "job", armed) as job:
+        if act == "kill":
+            job.wait()
+        else:
+            job.wait_until_stopped(failpoint)
+        assert job.reached == [failpoint], job.log
+        switch(pipeline, target)
+        if act == "stop":
+            job.go_on()
+            assert job.wait() != 0
+    assert (sorted(timelines_of(pipeline)), version_of(pipeline)) == ([1, 2], 2)
+    target.send(records(THIRD, 8, 2))
+    assert pipeline.run(SECOND) == [f"{SECOND} 1"]
+    assert pipeline.run(THIRD) == [f"{THIRD} 1"]
+    assert completed_shards(pipeline) == ["0001-0", "0001-1"]
+    assert_each_record_once(pipeline, target)
+    assert list(walk(pipeline.storage, "_tmp")) == []
 
 
 @pytest.mark.parametrize(("before", "after"), [(2, 2), (4, 6), (6, 4)])

@@ -10,6 +10,7 @@ import pytest
 from tidemark.environment import repository_folder
 from tidemark.index import IndexRecord
 from tidemark.ledger.records import Gap, HourRecord, Positions, ShardPosition, Shift, Timeline, Window
+from tidemark.lineage import Cursor
 from tidemark.manifest import FileKind, Manifest, ManifestFile, ManifestShard
 from tidemark.names import HOUR_MS, Hour, Shard, hours_of_day
 from tidemark.publish.flag import build_day_flag, build_hour_flag, dump_flag
@@ -28,6 +29,8 @@ GAP = Gap(
     until_ms=SEVEN.end_ms,
     accepted="the broker's disk broke",
 )
+
+TIMELINES = {1: Timeline(cluster="main", topic="clicks", topic_id="id", switched_ms=0)}
 
 
 def positions() -> Positions:
@@ -50,7 +53,9 @@ def manifest() -> Manifest:
         compression="small",
         ranges={},
     )
-    row = ManifestShard(start=100, end=120, records=20, lines=17, skewed=1, bad=1, tombstones=1, holes=0)
+    row = ManifestShard(
+        start=100, end=120, records=20, lines=17, skewed=1, bad=1, tombstones=1, holes=0, cursor=Cursor(1, 119)
+    )
     file = ManifestFile(
         path=SOURCE,
         kind=FileKind.LINES,
@@ -65,12 +70,11 @@ def manifest() -> Manifest:
         min_ms=SEVEN.start_ms,
         max_ms=SEVEN.end_ms - 1,
     )
-    timeline = Timeline(cluster="main", topic="clicks", topic_id="id", switched_ms=0)
     return Manifest(
         writer="tidemark",
         stream="clicks",
         shift=shift,
-        timelines={"0001": timeline},
+        timelines={"0001": TIMELINES[1]},
         positions=positions(),
         shards={"0001-0": row},
         gaps=(),
@@ -106,6 +110,7 @@ def hour_flag(hour: Hour = SEVEN, *, is_empty: bool = False) -> dict[str, Any]:
         index=() if is_empty else (piece,),
         previous=None,
         published_ms=PUBLISHED_MS,
+        timelines=TIMELINES,
     )
 
 
@@ -123,6 +128,15 @@ def test_a_flag_has_the_bytes_of_its_golden_file(name: str, flag: dict[str, Any]
 def test_a_flag_is_what_its_schema_says(flag: dict[str, Any]) -> None:
     jsonschema.Draft202012Validator.check_schema(SCHEMA)
     jsonschema.Draft202012Validator(SCHEMA).validate(flag)
+
+
+def test_cursors_are_in_every_flag_since_format_2_and_flags_without_them_are_still_flags() -> None:
+    flag = hour_flag()
+    for row in flag["shards"].values():
+        del row["cursor"]
+    with pytest.raises(jsonschema.ValidationError, match="'cursor' is a required property"):
+        jsonschema.Draft202012Validator(SCHEMA["$defs"]["hour"] | {"$defs": SCHEMA["$defs"]}).validate(flag)
+    jsonschema.Draft202012Validator(SCHEMA).validate({**flag, "format": 1})
 
 
 @pytest.mark.parametrize("lost", ["stream", "files", "shards", "gaps"])

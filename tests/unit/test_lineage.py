@@ -1,8 +1,6 @@
 """Timelines as pure functions: attacked with random graphs, switches, growth and orders of completion."""
 
 from dataclasses import dataclass, field, replace
-from functools import cmp_to_key
-from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -23,7 +21,7 @@ from tidemark.ledger.records import (
     Timeline,
     Window,
 )
-from tidemark.lineage import Cursor, compare, growths, is_free, kind_of_parents, live, normal, parents_of
+from tidemark.lineage import Cursor, cursor_of, growths, is_free, kind_of_parents, live, parents_of
 from tidemark.names import HOUR_MS, Hour, Interval, Shard
 from tidemark.plan.planner import PlannedWork, plan_ranges
 from tidemark.plan.switch import close_and_open
@@ -67,6 +65,7 @@ def test_a_partition_that_the_old_topic_got_after_its_end_is_nobodys_parent() ->
 def test_a_missing_parent_counts_only_when_its_timeline_was_retired() -> None:
     timelines = {1: timeline(1, ends=(5,)), 2: timeline(1)}
     assert not is_free(Shard(2, 0), timelines, set())
+    assert not is_free(Shard(2, 0), {2: timelines[2]}, set())
     retired = {**timelines, 1: replace(timelines[1], retired_ms=SEVEN.end_ms)}
     assert is_free(Shard(2, 0), retired, set())
     assert list(live(retired)) == [2]
@@ -85,14 +84,24 @@ def test_what_grew_after_the_switch_is_told_with_both_ends() -> None:
 
 def test_the_ends_of_adjacent_empty_timelines_are_one_place() -> None:
     timelines = {1: timeline(1, ends=(8,)), 2: timeline(1, ends=(0,)), 3: timeline(1)}
-    assert {normal(Cursor(*pair), 0, timelines) for pair in [(1, 7), (2, -1), (3, -1)]} == {Cursor(3, -1)}
-    assert compare(Cursor(1, 6), Cursor(2, -1), 0, timelines) < 0
-    assert compare(Cursor(3, 0), Cursor(1, 7), 0, timelines) > 0
+    found = {cursor_of(Shard(order, 0), offset, timelines) for order, offset in [(1, 7), (2, -1), (3, -1)]}
+    assert found == {Cursor(1, 7)}
+    assert Cursor(1, 6) < Cursor(1, 7) < cursor_of(Shard(3, 0), 0, timelines)
 
 
-def test_with_other_numbers_of_partitions_an_end_is_no_beginning() -> None:
+def test_a_cursor_before_the_first_record_of_all_is_that_of_the_first_timeline() -> None:
+    timelines = {1: timeline(1, ends=(0,)), 2: timeline(1)}
+    assert cursor_of(Shard(2, 0), -1, timelines) == Cursor(1, -1)
+
+
+def test_with_other_numbers_of_partitions_a_beginning_is_no_end() -> None:
     timelines = {1: timeline(1, ends=(8,)), 2: timeline(2, Parents.ALL)}
-    assert compare(Cursor(1, 7), Cursor(2, -1), 0, timelines) < 0
+    assert cursor_of(Shard(2, 0), -1, timelines) == Cursor(2, -1) > cursor_of(Shard(1, 0), 7, timelines)
+
+
+def test_the_beginning_of_a_partition_that_was_added_in_place_is_no_end() -> None:
+    timelines = {1: timeline(1, ends=(8,)).ending((8, 2)), 2: timeline(1)}
+    assert cursor_of(Shard(2, 1), -1, timelines) == Cursor(2, -1)
 
 
 lengths = st.lists(st.integers(0, 3), min_size=1, max_size=6)
@@ -100,24 +109,35 @@ lengths = st.lists(st.integers(0, 3), min_size=1, max_size=6)
 
 @given(lengths, st.data())
 def test_cursors_are_totally_ordered_as_the_records_lie(found: list[int], data: st.DataObject) -> None:
-    """Against a model: how many records lie at or before a cursor, over all timelines."""
+    """Against a model: how many records lie at or before a place, over all timelines."""
     timelines = {order: timeline(1, ends=(length,)) for order, length in enumerate(found, 1)}
     timelines[len(found) + 1] = timeline(1)
     place = st.integers(1, len(found) + 1).flatmap(
-        lambda order: st.builds(
-            Cursor, st.just(order), st.integers(-1, found[order - 1] - 1 if order <= len(found) else 3)
-        )
+        lambda order: st.tuples(st.just(order), st.integers(-1, found[order - 1] - 1 if order <= len(found) else 3))
     )
-    cursors = data.draw(st.lists(place, min_size=2, max_size=8))
-    behind = {cursor: sum(found[: cursor.order - 1]) + cursor.offset + 1 for cursor in cursors}
+    one, other = data.draw(st.tuples(place, place))
+    left, right = (sum(found[: order - 1]) + offset + 1 for order, offset in (one, other))
+    first, second = (cursor_of(Shard(order, 0), offset, timelines) for order, offset in (one, other))
+    assert (first < second, first == second) == (left < right, left == right)
 
-    def by_place(one: Cursor, other: Cursor) -> int:
-        return compare(one, other, 0, timelines)
 
-    ordered = sorted(cursors, key=cmp_to_key(by_place))
-    assert [behind[cursor] for cursor in ordered] == sorted(behind[cursor] for cursor in cursors)
-    for one, other in pairwise(ordered):
-        assert (compare(one, other, 0, timelines) == 0) == (behind[one] == behind[other])
+@given(st.lists(st.lists(st.integers(0, 3), min_size=1, max_size=3), min_size=2, max_size=6), st.data())
+def test_a_cursor_is_its_own_name_and_stays_right_whatever_is_switched_later(
+    found: list[list[int]], data: st.DataObject
+) -> None:
+    """Flags and manifests never change: what they name must not depend on when they were written."""
+    timelines: dict[int, Timeline] = {}
+    for order, ends in enumerate(found, 1):
+        kind = kind_of_parents(len(found[order - 2]), len(ends)) if order > 1 else Parents.SAME
+        timelines[order] = timeline(len(ends), kind, ends=tuple(ends))
+    order = data.draw(st.integers(1, len(found)))
+    partition = data.draw(st.integers(0, len(found[order - 1]) - 1))
+    offset = data.draw(st.integers(-1, found[order - 1][partition] - 1))
+    cursor = cursor_of(Shard(order, partition), offset, timelines)
+    assert cursor_of(Shard(cursor.order, partition), cursor.offset, timelines) == cursor
+    before = {number: timelines[number] for number in range(1, order)} | {order: timeline(len(found[order - 1]))}
+    before[order] = replace(before[order], parents=timelines[order].parents)
+    assert cursor_of(Shard(order, partition), offset, before) == cursor
 
 
 # Completion

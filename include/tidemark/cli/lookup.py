@@ -27,7 +27,9 @@ AsJson = Annotated[bool, typer.Option("--json")]
 def locate(
     stream: Annotated[str, typer.Argument()],
     shard: Annotated[str | None, typer.Argument(help="0001-3: partition 3 of timeline 1.")] = None,
-    offset: Annotated[int | None, typer.Argument(help="Its offset in Kafka.")] = None,
+    offset: Annotated[
+        int | None, typer.Argument(help="Its offset in Kafka; -1: the last line of the timelines before.")
+    ] = None,
     time: Annotated[str | None, typer.Option(help="The first line at or after: 2026-11-15T07:12:31Z.")] = None,
     source: Annotated[str | None, typer.Option(help="A file that a shift wrote: where its pieces are.")] = None,
     as_json: AsJson = False,
@@ -130,6 +132,7 @@ def _show_line(found: "Located", as_json: bool) -> None:
         value: dict[str, Any] = {
             "shard": place.shard,
             "offset": line.offset,
+            "cursor": found.cursor,
             "epoch_ms": line.time_ms,
             "file": place.path,
             "start": place.start,
@@ -139,7 +142,7 @@ def _show_line(found: "Located", as_json: bool) -> None:
         }
         typer.echo(json.dumps(value, ensure_ascii=False))
         return
-    typer.echo(f"shard {place.shard} offset {line.offset} at {isoformat(line.time_ms)}")
+    typer.echo(f"shard {place.shard} offset {line.offset} (cursor {found.cursor}) at {isoformat(line.time_ms)}")
     typer.echo(f"{place.path} bytes [{place.start}, {place.end})")
     sys.stdout.flush()
     sys.stdout.buffer.write(line.message + b"\n")

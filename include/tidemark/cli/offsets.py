@@ -30,7 +30,7 @@ def show(
     stream: Annotated[str, typer.Argument()],
     as_json: Annotated[bool, typer.Option("--json")] = False,
 ) -> None:
-    """Of each shard: next, Kafka's end, lag and watermark; the open shift and the lease. Changes nothing.
+    """Of each shard: next, Kafka's end, lag, cursor and watermark; the open shift and the lease. Changes nothing.
 
     Exit code 1 when the stream was never planned.
     """
@@ -108,6 +108,7 @@ def _as_json(found: "StreamOffsets") -> dict[str, Any]:
                 "next": row.next,
                 "end": row.end,
                 "lag": row.lag,
+                "cursor": row.cursor,
                 "watermark": _time(row.watermark_ms),
                 "completed": row.completed,
             }
@@ -120,11 +121,12 @@ def _print(found: "StreamOffsets", console: Console) -> None:
     table = Table("shard", box=None)
     for heading in ("next", "end", "lag"):
         table.add_column(heading, justify="right")
-    table.add_column("watermark")
+    for heading in ("cursor", "watermark"):
+        table.add_column(heading)
     for row in found.shards:
         watermark = "completed" if row.completed else _time(row.watermark_ms) or "never planned"
         following = "-" if row.next is None else str(row.next)
-        table.add_row(str(row.shard), following, str(row.end), str(row.lag), watermark)
+        table.add_row(str(row.shard), following, str(row.end), str(row.lag), str(row.cursor or "-"), watermark)
     console.print(table)
     console.print(f"lag    {found.lag} records", highlight=False)
     console.print(f"shift  {found.open or 'none'} open, {found.number} planned", highlight=False)

@@ -209,7 +209,7 @@ def _shard_as_json(shard: "ShardView") -> dict[str, Any]:
         "parents": [str(parent) for parent in shard.parents],
         "next": shard.next,
         "end": shard.end,
-        "cursor": str(shard.cursor),
+        "cursor": shard.cursor,
         "watermark": isoformat(shard.watermark_ms),
         "completed": shard.completed,
         "grown": shard.grown,

@@ -19,6 +19,7 @@ from tidemark.ledger.lease import StreamLease
 from tidemark.ledger.records import Shift, ShiftRange, ShiftRecord, ShiftState, dump, parse
 from tidemark.ledger.stream import StreamLedger
 from tidemark.ledger.zookeeper import Transaction, Versioned
+from tidemark.lineage import Cursor, cursor_of
 from tidemark.manifest import FileKind, Manifest, ManifestFile, ManifestShard, dump_blocks
 from tidemark.names import Hour, Shard
 from tidemark.storage import Storage, digest_of
@@ -41,12 +42,17 @@ class Moves:
 
 def build_manifest(stream: str, shift: Shift, results: Sequence[SplitResult], ledger: StreamLedger) -> Manifest:
     """Raise DataLoss unless every record that was read is accounted for."""
-    before, ranges = ledger.positions().value, shift.shards
+    before, ranges, timelines = ledger.positions().value, shift.shards, ledger.timelines()
     by_shard: dict[Shard, list[SplitResult]] = {shard: [] for shard in ranges}
     for result in sorted(results, key=lambda found: (Shard.parse(found.shard), found.index)):
         by_shard[Shard.parse(result.shard)].append(result)
     shards = {
-        str(shard): _account(f"{stream}/{shard} of {shift.id}", ranges[shard], found)
+        str(shard): account(
+            f"{stream}/{shard} of {shift.id}",
+            ranges[shard],
+            cursor_of(shard, ranges[shard].end - 1, timelines),
+            found,
+        )
         for shard, found in by_shard.items()
     }
     since = before.first_hour if shift.by_record_time else None
@@ -57,7 +63,7 @@ def build_manifest(stream: str, shift: Shift, results: Sequence[SplitResult], le
         writer=f"tidemark {__version__}",
         stream=stream,
         shift=shift,
-        timelines={f"{order:04d}": timeline for order, timeline in ledger.timelines().items()},
+        timelines={f"{order:04d}": timeline for order, timeline in timelines.items()},
         positions=advanced.positions,
         gaps=advanced.closed,
         shards=shards,
@@ -70,7 +76,8 @@ def build_manifest(stream: str, shift: Shift, results: Sequence[SplitResult], le
     )
 
 
-def _account(subject: str, found: ShiftRange, results: Sequence[SplitResult]) -> ManifestShard:
+def account(subject: str, found: ShiftRange, cursor: Cursor, results: Sequence[SplitResult]) -> ManifestShard:
+    """What became of the range's offsets; results in the order of its splits. Raise DataLoss where something misses."""
     row = ManifestShard(
         start=found.start,
         end=found.end,
@@ -80,9 +87,15 @@ def _account(subject: str, found: ShiftRange, results: Sequence[SplitResult]) ->
         bad=sum(result.lines(FileKind.BAD) for result in results),
         tombstones=sum(result.tombstones for result in results),
         holes=found.end - found.start - sum(result.records for result in results),
+        cursor=cursor,
     )
     written = row.lines + row.skewed + row.bad + row.tombstones
-    if written != row.records or row.holes < 0 or len({result.index for result in results}) != len(results):
+    if [result.index for result in results] != list(range(len(found.splits))):
+        raise DataLoss(
+            f"Cannot commit {subject}: the splits {[result.index for result in results]} were read, "
+            f"wanted each of {len(found.splits)} once"
+        )
+    if written != row.records or row.holes < 0:
         raise DataLoss(
             f"Cannot commit {subject}: {row.records} records were read from "
             f"[{row.start}, {row.end}), {written} accounted for ({row})"

@@ -7,6 +7,7 @@ from tidemark.errors import NotFound
 from tidemark.index import IndexRecord
 from tidemark.inspect.places import HourIndex, Place, PlacedLine, places_of_hour, read_place
 from tidemark.ledger.stream import StreamLedger
+from tidemark.lineage import Cursor, cursor_of
 from tidemark.manifest import FileKind, Manifest, list_manifests, read_blocks, read_manifest
 from tidemark.names import Hour, Shard, isoformat
 from tidemark.storage import Storage
@@ -17,9 +18,15 @@ class Located:
     place: Place
     line: PlacedLine
 
+    @property
+    def cursor(self) -> Cursor:
+        return Cursor(Shard.parse(self.place.shard).timeline, self.line.offset)
+
 
 def locate_offset(storage: Storage, ledger: StreamLedger, shard: Shard, offset: int) -> Located:
-    """By the manifest, its block directory, the hour's index and one block."""
+    """By the manifest, its block directory, the hour's index and one block. Any name of the line's cursor finds it."""
+    cursor = cursor_of(shard, offset, ledger.timelines())
+    shard, offset = Shard(cursor.order, shard.partition), cursor.offset
     manifest = _manifest_with(storage, ledger, shard, offset)
     files = {
         file.path: file
@@ -76,18 +83,24 @@ def locate_source(storage: Storage, ledger: StreamLedger, name: str) -> tuple[st
 
 def _manifest_with(storage: Storage, ledger: StreamLedger, shard: Shard, offset: int) -> Manifest:
     """Ranges of a shard follow one another in the order of the shifts: halve. Backfills lie below its start: look."""
-    position = ledger.positions().value.shards.get(shard)
-    if position is None:
-        raise NotFound(f"Cannot locate offset {offset} of shard {shard}: the stream has no such shard")
+    position, timeline = ledger.positions().value.shards.get(shard), ledger.timelines().get(shard.timeline)
+    is_retired = timeline is not None and timeline.retired_ms is not None
+    subject = f"Cannot locate offset {offset} of shard {shard}"
+    if position is None and not is_retired:
+        raise NotFound(f"{subject}: the stream has no such shard")
     paths = [path for _, path in sorted(list_manifests(storage).items())]
-    found = _look_at_all if offset < position.start else _halve
-    manifest = found(storage, paths, str(shard), offset)
+    is_older = position is not None and offset < position.start
+    manifest = None if is_older else _halve(storage, [*paths], shard, offset)
+    # Where a shard began is not known any more once its timeline is retired.
+    if manifest is None and (is_older or is_retired):
+        manifest = _look_at_all(storage, paths, shard, offset)
     if manifest is None:
-        raise NotFound(f"Cannot locate offset {offset} of shard {shard}: no shift has read it, next is {position.next}")
+        found = f"next is {position.next}" if position else f"timeline {shard.timeline} is retired"
+        raise NotFound(f"{subject}: no shift has read it, {found}")
     return manifest
 
 
-def _look_at_all(storage: Storage, paths: list[str], shard: str, offset: int) -> Manifest | None:
+def _look_at_all(storage: Storage, paths: list[str], shard: Shard, offset: int) -> Manifest | None:
     for path in paths:
         manifest = read_manifest(storage, path)
         if manifest.shift.by_record_time and _has(manifest, shard, offset):
@@ -95,7 +108,7 @@ def _look_at_all(storage: Storage, paths: list[str], shard: str, offset: int) ->
     return None
 
 
-def _halve(storage: Storage, paths: list[str], shard: str, offset: int) -> Manifest | None:
+def _halve(storage: Storage, paths: list[str], shard: Shard, offset: int) -> Manifest | None:
     low, high = 0, len(paths)
     while low < high:
         middle = (low + high) // 2
@@ -107,14 +120,19 @@ def _halve(storage: Storage, paths: list[str], shard: str, offset: int) -> Manif
             continue
         if _has(manifest, shard, offset):
             return manifest
-        row = manifest.shards.get(shard)
-        if row and offset < row.start:
+        row = manifest.shards.get(str(shard))
+        if offset < row.start if row else _had_retired(manifest, shard):
             high = middle
         else:
             low = middle + 1
     return None
 
 
-def _has(manifest: Manifest, shard: str, offset: int) -> bool:
-    row = manifest.shards.get(shard)
+def _had_retired(manifest: Manifest, shard: Shard) -> bool:
+    timeline = manifest.timelines.get(f"{shard.timeline:04d}")
+    return timeline is not None and timeline.retired_ms is not None
+
+
+def _has(manifest: Manifest, shard: Shard, offset: int) -> bool:
+    row = manifest.shards.get(str(shard))
     return row is not None and row.start <= offset < row.end

@@ -1,6 +1,6 @@
 """How far a stream is: what is consumed, what Kafka has, and how much lies between."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from kazoo.client import KazooClient
@@ -11,13 +11,13 @@ from tidemark.inspect.workers import LeaseView, view_lease
 from tidemark.kafka import KafkaCluster, Offsets
 from tidemark.ledger.records import ShardPosition, Timeline
 from tidemark.ledger.stream import StreamLedger
-from tidemark.lineage import live
+from tidemark.lineage import Cursor, cursor_of, live
 from tidemark.names import Shard
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShardOffsets:
-    """Everything below `next` is consumed. None, with its watermark: a partition that no plan has seen yet."""
+    """Everything below `next` is consumed. None, with cursor and watermark: a partition that no plan has seen yet."""
 
     shard: Shard
     topic: str
@@ -26,6 +26,7 @@ class ShardOffsets:
     stable: int
     """Below `end` while a transaction is open."""
     lag: int
+    cursor: Cursor | None
     watermark_ms: int | None
     completed: bool
 
@@ -55,12 +56,8 @@ def view_offsets(client: KazooClient, stream: str, connections: Connections) -> 
     positions = ledger.positions().value.shards
     if not positions:
         raise NeverPlanned(f"Cannot show the offsets of {stream}: it was never planned, and so has no positions yet")
-    head = ledger.head().value
-    rows = [
-        row
-        for order, timeline in live(ledger.timelines()).items()
-        for row in _rows_of(order, timeline, positions, connections)
-    ]
+    head, timelines = ledger.head().value, ledger.timelines()
+    rows = [row for order in live(timelines) for row in _rows_of(order, timelines, positions, connections)]
     return StreamOffsets(
         stream=stream,
         number=head.number,
@@ -72,8 +69,9 @@ def view_offsets(client: KazooClient, stream: str, connections: Connections) -> 
 
 
 def _rows_of(
-    order: int, timeline: Timeline, positions: dict[Shard, ShardPosition], connections: Connections
+    order: int, timelines: Mapping[int, Timeline], positions: dict[Shard, ShardPosition], connections: Connections
 ) -> Iterator[ShardOffsets]:
+    timeline = timelines[order]
     for partition, offsets in enumerate(_offsets_of(timeline, connections)):
         shard = Shard(order, partition)
         position = positions.get(shard)
@@ -85,6 +83,7 @@ def _rows_of(
             end=offsets.end,
             stable=offsets.stable,
             lag=max(0, offsets.end - consumed),
+            cursor=cursor_of(shard, position.next - 1, timelines) if position else None,
             watermark_ms=position.watermark_ms if position else None,
             completed=position.completed if position else False,
         )

@@ -8,7 +8,7 @@ from kazoo.client import KazooClient
 from tidemark.errors import TidemarkError
 from tidemark.ledger.records import Positions, Timeline
 from tidemark.ledger.stream import StreamLedger
-from tidemark.lineage import Cursor, growths, normal, parents_of
+from tidemark.lineage import Cursor, cursor_of, growths, parents_of
 from tidemark.names import Shard
 
 
@@ -69,7 +69,7 @@ def _shards_of(order: int, timelines: dict[int, Timeline], positions: Positions)
                 parents=parents_of(shard, timelines),
                 next=position.next,
                 end=ends[shard.partition] if ends is not None else None,
-                cursor=normal(Cursor(order, position.next - 1), shard.partition, timelines),
+                cursor=cursor_of(shard, position.next - 1, timelines),
                 watermark_ms=position.watermark_ms,
                 completed=position.completed,
                 grown=grown.get(shard, 0),

@@ -7,13 +7,16 @@ from typing import Any
 
 from tidemark import layout
 from tidemark.index import IndexRecord
-from tidemark.ledger.records import FORMAT, Gap, HourRecord, Positions, Proof, ShardPosition
+from tidemark.ledger.records import FORMAT, Gap, HourRecord, Positions, Proof, ShardPosition, Timeline
+from tidemark.lineage import Cursor, alarms_of, cursor_of
 from tidemark.manifest import Manifest
 from tidemark.names import Hour, isoformat
 from tidemark.publish.rule import RULE
 from tidemark.storage import Storage
 
 Flag = dict[str, Any]
+HOUR_FORMAT = 2
+"""Format 1 had no cursors."""
 
 
 def build_hour_flag(
@@ -26,20 +29,20 @@ def build_hour_flag(
     index: Sequence[IndexRecord],
     previous: Flag | None,
     published_ms: int,
-    alarms: Sequence[str] = (),
+    timelines: Mapping[int, Timeline],
 ) -> Flag:
     """`added` are the manifests of the shifts that the hour got since `previous`; `index` its archive index."""
     before = previous["counts"] if previous else {"lines": 0, "late": 0, "skewed": 0, "bad": 0}
     known = {file["path"] for file in previous["files"]} if previous else set()
     counted = {gap["file"] for gap in previous["gaps"] if "file" in gap} if previous else set()
-    files = _files(index)
+    files, alarms = _files(index), alarms_of(timelines)
     change = _count(added, [piece for piece in index if piece.destFile not in known], counted)
     change["lines"] = sum(file["lines"] for file in files) - before["lines"]
     by_shard: dict[str, list[IndexRecord]] = {}
     for piece in index:
         by_shard.setdefault(piece.shard, []).append(piece)
     return {
-        "format": FORMAT,
+        "format": HOUR_FORMAT,
         "stream": stream,
         "hour": str(hour),
         "start": isoformat(hour.start_ms),
@@ -50,7 +53,12 @@ def build_hour_flag(
         "empty": not files,
         "counts": {name: before[name] + change[name] for name in before},
         "shards": {
-            str(shard): _shard(_proof(hour, row, positions), row, by_shard.get(str(shard), ()))
+            str(shard): _shard(
+                _proof(hour, row, positions),
+                row,
+                cursor_of(shard, row.next - 1, timelines),
+                by_shard.get(str(shard), ()),
+            )
             for shard, row in sorted(positions.shards.items())
         },
         "files": files,
@@ -144,11 +152,12 @@ def _proof(hour: Hour, position: ShardPosition, positions: Positions) -> str:
     return "completed" if position.completed else Proof.END_OFFSET
 
 
-def _shard(proof: str, position: ShardPosition, pieces: Sequence[IndexRecord]) -> dict[str, Any]:
+def _shard(proof: str, position: ShardPosition, cursor: Cursor, pieces: Sequence[IndexRecord]) -> dict[str, Any]:
     return {
         "proof": proof,
         "watermark": isoformat(position.watermark_ms),
         "next": position.next,
+        "cursor": list(cursor),
         "lines": sum(piece.lines for piece in pieces),
         "first_offset": min((piece.first_offset for piece in pieces), default=None),
         "last_offset": max((piece.last_offset for piece in pieces), default=None),

@@ -26,7 +26,6 @@ from tidemark.ledger.records import (
 )
 from tidemark.ledger.stream import StreamLedger
 from tidemark.ledger.zookeeper import Transaction, Versioned
-from tidemark.lineage import alarms_of
 from tidemark.manifest import manifests_of
 from tidemark.names import DAY_MS, HOUR_MS, Hour, hours_of_day
 from tidemark.publish.flag import (
@@ -38,6 +37,8 @@ from tidemark.publish.flag import (
 )
 from tidemark.publish.rule import reasons_against
 from tidemark.storage import Storage
+
+_TRIES = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,26 +70,17 @@ class Publisher:
         return unfinished_days(self.ledger, positions, positions.lowest_watermark_ms)
 
     def publish_hour(self, hour: Hour) -> Published | None:
-        """None when the hour is not ready, or when the state moved on: the next sweep looks again."""
-        node = self.ledger.hour(hour)
-        if node.value.publishing is None:
-            version, positions = self.ledger.timelines_version(), self.ledger.positions()
-            if reasons_against(hour, node.value, positions.value, self.now_ms()):
-                return None
-            body = dump_flag(self._hour_flag(hour, node.value, positions.value))
-            prepared = self._prepare(str(hour), node.value.revision + 1, body)
-            reach("publish.hour_prepared")
-            publication = replace(prepared, shifts=node.value.unflagged)
-            transaction = self.ledger.begin(f"publish {hour}")
-            transaction.check(paths.timelines(self.ledger.stream), version=version.version)
-            transaction.check(paths.positions(self.ledger.stream), version=positions.version)
-            decided = replace(node.value, state=_publishing(node.value.state), publishing=publication)
-            self.ledger.put_hour(transaction, hour, node, decided)
-            if not _succeeds(transaction):
-                return None
-            reach("publish.hour_decided")
+        """None when the hour is not ready, or when another sweep was faster.
+
+        Who loses against a commit or a switch decides again on what they left: the next sweep may be an hour away.
+        """
+        for _ in range(_TRIES):
             node = self.ledger.hour(hour)
-        return self._finish_hour(hour, node)
+            if node.value.publishing is not None:
+                return self._finish_hour(hour, node)
+            if not _wants_flag(node.value) or not self._decide_hour(hour, node):
+                return None
+        return None
 
     def publish_day(self, day: str) -> Published | None:
         node = self.ledger.day(day)
@@ -112,6 +104,24 @@ class Publisher:
             reach("publish.day_decided")
             node = self.ledger.day(day)
         return self._finish_day(day, node)
+
+    def _decide_hour(self, hour: Hour, node: Versioned[HourRecord]) -> bool:
+        """False when the hour is not ready; True says nothing of whether the decision came in time."""
+        version, positions = self.ledger.timelines_version(), self.ledger.positions()
+        if reasons_against(hour, node.value, positions.value, self.now_ms()):
+            return False
+        body = dump_flag(self._hour_flag(hour, node.value, positions.value))
+        prepared = self._prepare(str(hour), node.value.revision + 1, body)
+        reach("publish.hour_prepared")
+        publication = replace(prepared, shifts=node.value.unflagged)
+        transaction = self.ledger.begin(f"publish {hour}")
+        transaction.check(paths.timelines(self.ledger.stream), version=version.version)
+        transaction.check(paths.positions(self.ledger.stream), version=positions.version)
+        decided = replace(node.value, state=_publishing(node.value.state), publishing=publication)
+        self.ledger.put_hour(transaction, hour, node, decided)
+        if _succeeds(transaction):
+            reach("publish.hour_decided")
+        return True
 
     def _open_hours(self, days: Sequence[str]) -> list[Hour]:
         """Reached by every shard, and with something that no flag says yet."""
@@ -145,7 +155,7 @@ class Publisher:
             index=read_index(self.storage, hour, record.archives),
             previous=read_hour_flag(self.storage, hour, record.revision) if record.revision else None,
             published_ms=self.now_ms(),
-            alarms=alarms_of(self.ledger.timelines()),
+            timelines=self.ledger.timelines(),
         )
 
     def _prepare(self, subject: str, revision: int, body: bytes) -> Publication:
