@@ -60,6 +60,18 @@ class ManifestShard:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Counts:
+    """`bytes` of all files, quarantine too."""
+
+    records: int
+    lines: int
+    late: int
+    skewed: int
+    bad: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
     format: int = FORMAT
     writer: str
@@ -73,6 +85,17 @@ class Manifest:
 
     def files_of(self, hour: str) -> tuple[ManifestFile, ...]:
         return tuple(file for file in self.files if file.hour == hour)
+
+    def counts(self) -> Counts:
+        shards = self.shards.values()
+        return Counts(
+            records=sum(shard.records for shard in shards),
+            lines=sum(shard.lines for shard in shards),
+            late=sum(file.late for file in self.files),
+            skewed=sum(shard.skewed for shard in shards),
+            bad=sum(shard.bad for shard in shards),
+            bytes=sum(file.bytes for file in self.files),
+        )
 
 
 def read_manifest(storage: Storage, path: str) -> Manifest:

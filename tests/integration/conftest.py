@@ -7,6 +7,7 @@ import pytest
 from kazoo.client import KazooClient
 from tests.rights import SETTINGS, THEIRS
 from tests.services import connections_of
+from tests.statsd import StatsdServer, statsd_server
 
 from tidemark.demo.run import DAGS_PAUSED
 from tidemark.ledger.zookeeper import open_session
@@ -53,5 +54,12 @@ def streams_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def airflow_environment(streams_file: Path) -> dict[str, str]:
-    return {"TIDEMARK_STREAMS": str(streams_file), **DAGS_PAUSED, **SETTINGS}
+def statsd() -> Iterator[StatsdServer]:
+    """Where the shared Airflow sends its metrics."""
+    with statsd_server() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def airflow_environment(streams_file: Path, statsd: StatsdServer) -> dict[str, str]:
+    return {"TIDEMARK_STREAMS": str(streams_file), **DAGS_PAUSED, **SETTINGS, **statsd.settings()}

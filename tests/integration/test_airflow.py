@@ -10,6 +10,7 @@ from typing import NoReturn
 from tests.commands import airflow_command, tidemark
 from tests.pipeline import TASK
 from tests.services import KafkaTopic, Sent, connections_of, read_json, visible_lines, walk
+from tests.statsd import StatsdServer
 from tests.waiting import wait_until
 
 from tidemark.config import Stream, load_stream
@@ -19,6 +20,7 @@ from tidemark.drive.publish import publish_stream
 from tidemark.drive.services import now_ms
 from tidemark.environment import variable_of
 from tidemark.ledger.lease import LeaseTaken
+from tidemark.metrics import METRICS, STAGE_SECONDS, Stage
 from tidemark.names import HOUR_MS, Hour, Interval, isoformat
 from tidemark.stack import Stack
 from tidemark.storage import open_storage
@@ -84,7 +86,7 @@ def has_ended(airflow: AirflowClient, dag: str, run: str) -> bool:
 
 
 def test_flags_are_events_that_start_consumers_once_for_each_revision_and_a_replay_makes_up_for_a_pause(
-    airflow_stack: Stack, streams_file: Path
+    airflow_stack: Stack, streams_file: Path, statsd: StatsdServer
 ) -> None:
     topic = KafkaTopic(airflow_stack, "clicks", 4)
     # The last one has a run of its own as soon as its DAG is not paused.
@@ -138,6 +140,21 @@ def test_flags_are_events_that_start_consumers_once_for_each_revision_and_a_repl
     counted = [(key, "success") for key, _ in told]
     wait_until(lambda: runs_of(airflow, "example_hourly", keys) == counted, "example_hourly has counted each revision")
     assert events_of(airflow, "clicks/hour", keys) == told
+    assert_metrics_arrived(statsd, "clicks", records=401, late_lines=1, revisions=1)
+
+
+def assert_metrics_arrived(statsd: StatsdServer, stream: str, **totals: int) -> None:
+    """Every one that is documented, of every stage, and the counters add up to what was done."""
+
+    def totals_now() -> dict[str, float]:
+        return {name: statsd.total(f"airflow.tidemark.{name}.{stream}") for name in totals}
+
+    wait_until(lambda: totals_now() == totals, "the counters have arrived")
+    found = [row for row in statsd.received("tidemark") if f".{stream}" in row.name]
+    wanted = {f"{metric.name}.{stream}": metric.kind for metric in METRICS if metric is not STAGE_SECONDS}
+    wanted |= {f"{STAGE_SECONDS.name}.{stream}.{stage}": STAGE_SECONDS.kind for stage in Stage}
+    assert {row.name.removeprefix("airflow.tidemark."): row.kind for row in found} == wanted
+    assert [row.value for row in found if row.name == f"airflow.tidemark.lag_records.{stream}"][-1] == 0
 
 
 def named(hour: Hour) -> str:

@@ -76,12 +76,13 @@ def test_an_evicted_lease_has_no_owner_and_the_next_epoch(
     assert lease.epoch == 1
     evict_all(client, worker)
     freed = read_lease(client, ledger.stream)
-    assert (freed.owner, freed.epoch) == (None, 2)
+    assert (freed.owner, freed.epoch, freed.losses) == (None, 2, 1)
     assert epochs(client, ledger) == ["2"]
     other = sessions.enter_context(join_workers(client, task="other", attempt=1))
     with StreamLease(client, ledger.stream, other).take(wait_s=0) as taken:
         assert taken.epoch == 3
         assert epochs(client, ledger) == ["3"]
+        assert read_lease(client, ledger.stream).losses == 1
 
 
 def test_an_evicted_job_learns_of_it_by_its_next_renewal_and_gives_nothing_back(

@@ -61,6 +61,7 @@ def test_a_released_lease_is_free_and_its_next_epoch_is_higher(
         with StreamLease(client, ledger.stream, worker(sessions, client, task=f"t{wanted}")).take(wait_s=0) as lease:
             assert lease.epoch == wanted
             assert client.get_children(paths.epochs(ledger.stream)) == [str(wanted)]
+            assert read_lease(client, ledger.stream).losses == 0
 
 
 def test_the_lease_of_a_worker_whose_session_is_gone_is_free(
@@ -72,6 +73,7 @@ def test_the_lease_of_a_worker_whose_session_is_gone_is_free(
         StreamLease(dying, ledger.stream, dead).take(wait_s=0)
     with StreamLease(client, ledger.stream, worker(sessions, client, task="other")).take(wait_s=0) as lease:
         assert lease.epoch == 2
+        assert read_lease(client, ledger.stream).losses == 1
 
 
 def test_a_later_try_of_the_same_task_takes_the_lease_at_once(
@@ -82,6 +84,7 @@ def test_a_later_try_of_the_same_task_takes_the_lease_at_once(
         StreamLease(client, ledger.stream, worker(sessions, client, attempt=2)).take(wait_s=0) as new,
     ):
         assert new.epoch == 2
+        assert read_lease(client, ledger.stream).losses == 1
         with pytest.raises(Fenced):
             old.confirm()
 

@@ -29,6 +29,7 @@ from tests.waiting import wait_until
 
 from tidemark.drive import acts
 from tidemark.drive.acts import look_at_switch, retire, switch_timeline
+from tidemark.drive.measure import standing
 from tidemark.drive.services import clusters as kafka_of
 from tidemark.drive.services import services
 from tidemark.drive.why import why
@@ -40,6 +41,7 @@ from tidemark.inspect.verify import verify_records
 from tidemark.ledger.lease import LeaseTaken
 from tidemark.ledger.records import Retirement
 from tidemark.lineage import Cursor, cursor_of
+from tidemark.metrics import GROWN_RECORDS
 from tidemark.names import HOUR_MS, Hour, Shard, Task
 from tidemark.plan.switch import SwitchOutlook
 from tidemark.publish import sweep
@@ -104,6 +106,7 @@ def test_records_that_come_to_the_old_topic_later_are_taken_with_an_alarm_until_
     (told,) = read_json(pipeline.storage, f"{THIRD.day}/00/_READY")["alarms"]
     assert told.startswith(alarm)
     assert any(line.strip().startswith(alarm) for line in why(pipeline.stream, THIRD, pipeline.connections).lines("s"))
+    assert standing(pipeline.stream, pipeline.connections)[GROWN_RECORDS] == 1
 
     retire(pipeline.stream, Retirement(timeline=1, abandoned=False), pipeline.connections, OPERATOR)
     pipeline.topic.send([Sent(partition=1, time_ms=THIRD.start_ms, value=b"nobody asks any more")])
@@ -111,6 +114,7 @@ def test_records_that_come_to_the_old_topic_later_are_taken_with_an_alarm_until_
     assert pipeline.run(fourth) == [f"{fourth} 1"]
     shards = pipeline.ledger(lambda ledger: ledger.positions().value.shards)
     assert sorted(shards) == [Shard(2, 0), Shard(2, 1)]
+    assert standing(pipeline.stream, pipeline.connections)[GROWN_RECORDS] == 0
     for offset, line in ((0, f"{FIRST} line 1"), (5, "straggler")):
         found = pipeline.ledger(partial(locate_offset, pipeline.storage, shard=Shard(1, 1), offset=offset))
         assert found.line.message.decode() == line

@@ -1,5 +1,7 @@
 """The colour of an hour: what its revision says, and for the others what the rule says."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -81,3 +83,21 @@ def test_an_hour_that_was_published_with_its_gap_is_not_held() -> None:
     cells = (Cell(State.GAP, 0), Cell(State.GAP, 1), *(Cell(State.LATE, 0),) * 22)
     calendar = Calendar(stream="clicks", watermark_ms=None, days={HOUR.day: cells})
     assert calendar.held() == [Hour.parse(f"{HOUR.day}T00")]
+
+
+def test_the_oldest_open_hour_is_the_first_without_a_flag_that_the_stream_reaches() -> None:
+    before, expired = Cell(State.BEFORE, 0), Cell(State.EXPIRED, 3)
+    cells = (before, expired, Cell(State.GAP, 1), Cell(State.LATE, 0), *(Cell(State.OPEN, 0),) * 20)
+    calendar = Calendar(stream="clicks", watermark_ms=None, days={HOUR.day: cells, "2020-01-01": (before,) * 24})
+    assert calendar.oldest_open == Hour.parse(f"{HOUR.day}T03")
+    assert Calendar(stream="clicks", watermark_ms=None, days={HOUR.day: (before,) * 24}).oldest_open is None
+
+
+def test_a_gap_that_nobody_accepted_holds_the_next_revision_of_an_hour_that_is_ready() -> None:
+    accepted = replace(GAP, accepted="known")
+    held = HourRecord(state=HourState.READY, revision=1, gaps=(accepted, GAP))
+    cells = [Cell.of(State.GAP, record) for record in (held, replace(held, gaps=(accepted,)), HourRecord(gaps=(GAP,)))]
+    gone = Cell.of(State.EXPIRED, replace(held, state=HourState.EXPIRED))
+    calendar = Calendar(stream="clicks", watermark_ms=None, days={HOUR.day: (*cells, gone)})
+    assert [cell.is_held_by_gap for cell in (*cells, gone)] == [True, False, True, False]
+    assert calendar.held_by_gaps() == 2

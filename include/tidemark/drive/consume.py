@@ -142,13 +142,9 @@ def _consume_shift(
         raise DataLoss(f"Cannot commit {around.stream.name}/{shift.id}: records expired while they were read")
     manifest = build_manifest(around.stream.name, shift, results, around.ledger)
     committer.commit(manifest, results)
+    counts = manifest.counts()
     logger(__name__, stream=around.stream.name, shift=shift.id).info(
-        "committed",
-        extra={
-            "records": sum(shard.records for shard in manifest.shards.values()),
-            "files": len(manifest.files),
-            "bytes": sum(file.bytes for file in manifest.files),
-        },
+        "committed", extra={"records": counts.records, "files": len(manifest.files), "bytes": counts.bytes}
     )
 
 

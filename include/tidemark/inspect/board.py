@@ -56,8 +56,15 @@ class State(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Cell:
+    """`is_held_by_gap`: its flag, or its next one, waits for an operator to accept a gap."""
+
     state: State
     revision: int
+    is_held_by_gap: bool = False
+
+    @classmethod
+    def of(cls, state: State, record: HourRecord) -> "Cell":
+        return cls(state, record.revision, _is_held_by_gap(record))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,6 +83,21 @@ class Calendar:
             for index, cell in enumerate(cells)
             if not cell.revision and cell.state in (State.BLOCKED, State.GAP)
         )
+
+    def held_by_gaps(self) -> int:
+        return sum(cell.is_held_by_gap for cells in self.days.values() for cell in cells)
+
+    @property
+    def oldest_open(self) -> Hour | None:
+        """The first that the stream reaches and that has no flag, be it over or not."""
+        unready = (
+            (day, index)
+            for day, cells in self.days.items()
+            for index, cell in enumerate(cells)
+            if not cell.revision and cell.state not in (State.BEFORE, State.EXPIRED)
+        )
+        oldest = min(unready, default=None)
+        return Hour.parse(f"{oldest[0]}T{oldest[1]:02d}") if oldest else None
 
     @property
     def newest_ready(self) -> Hour | None:
@@ -107,11 +129,15 @@ def state_of(hour: Hour, record: HourRecord, positions: Positions, now_ms: int, 
         return _flagged(record)
     if not positions.reaches(hour):
         return State.BEFORE
-    if any(gap.accepted is None for gap in record.gaps):
+    if _is_held_by_gap(record):
         return State.GAP
     if now_ms < hour.end_ms:
         return State.OPEN
     return State.LATE if now_ms < hour.end_ms + in_time_ms else State.BLOCKED
+
+
+def _is_held_by_gap(record: HourRecord) -> bool:
+    return record.state is not HourState.EXPIRED and any(gap.accepted is None for gap in record.gaps)
 
 
 def _flagged(record: HourRecord) -> State:
@@ -122,6 +148,11 @@ def _flagged(record: HourRecord) -> State:
     if record.revision > 1:
         return State.REVISED
     return State.READY if record.archives else State.EMPTY
+
+
+def in_time_ms(stream: Stream) -> int:
+    """How long after its end an hour of the stream may stay without a flag."""
+    return duration_ms(stream.ready_within or stream.grace + IN_TIME)
 
 
 def last_days(now_ms: int, count: int) -> list[str]:
@@ -139,7 +170,7 @@ class _Day:
     @classmethod
     def of(cls, records: Mapping[str, HourRecord]) -> "_Day":
         is_settled = len(records) == 24 and all(record.revision for record in records.values())
-        cells = tuple(Cell(_flagged(records[hh]), records[hh].revision) for hh in sorted(records))
+        cells = tuple(Cell.of(_flagged(records[hh]), records[hh]) for hh in sorted(records))
         return cls(records, cells if is_settled else None)
 
 
@@ -203,13 +234,12 @@ class Board:
 def _calendar(
     stream: Stream, positions: Positions, known: Mapping[tuple[str, str], _Day], days: Iterable[str], now_ms: int
 ) -> Calendar:
-    in_time_ms = duration_ms(stream.ready_within or stream.grace + IN_TIME)
-    nothing = _Day({}, None)
+    nothing, in_time = _Day({}, None), in_time_ms(stream)
     cells: dict[str, tuple[Cell, ...]] = {}
     for day in days:
         found = known.get((stream.name, day), nothing)
         cells[day] = found.cells or tuple(
-            Cell(state_of(hour, record, positions, now_ms, in_time_ms), record.revision)
+            Cell.of(state_of(hour, record, positions, now_ms, in_time), record)
             for hour, record in ((hour, found.records.get(hour.hh, _NO_NODE)) for hour in hours_of_day(day))
         )
     return Calendar(stream=stream.name, watermark_ms=positions.lowest_watermark_ms, days=cells)

@@ -34,6 +34,8 @@ class LeaseView:
     attempt: int
     epoch: int
     count: int
+    losses: int
+    """How often it was taken from a holder that had not given it back."""
     since_ms: int | None
     renewed_ms: int
     is_held: bool
@@ -79,6 +81,7 @@ def view_lease(client: KazooClient, stream: str) -> LeaseView | None:
         attempt=lease.attempt,
         epoch=lease.epoch,
         count=lease.count,
+        losses=lease.losses,
         since_ms=taken.ctime if taken else None,
         renewed_ms=stat.mtime,
         is_held=is_held,

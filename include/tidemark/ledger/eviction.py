@@ -7,7 +7,7 @@ from kazoo.client import KazooClient
 
 from tidemark.errors import CommitFailed, CommitStateUnknown
 from tidemark.ledger import paths
-from tidemark.ledger.lease import read_lease, replace_lease
+from tidemark.ledger.lease import losses_after, read_lease, replace_lease
 from tidemark.ledger.records import LeaseRecord, Worker
 from tidemark.ledger.stream import StreamLedger
 from tidemark.ledger.zookeeper import children, read
@@ -68,7 +68,7 @@ def _free_stream(client: KazooClient, worker: str, holding: Holding) -> bool:
     if node is None or node.value.owner != worker:
         return False
     act = f"evict {worker} from {holding}"
-    freed = _freed(node.value)
+    freed = replace(_freed(node.value), losses=losses_after(node.value))
     _commit(
         lambda: replace_lease(client, holding.stream, node, freed, act),
         lambda: read_lease(client, holding.stream),

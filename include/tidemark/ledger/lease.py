@@ -205,6 +205,7 @@ class StreamLease:
             task=self._worker.task,
             attempt=self._worker.attempt,
             epoch=node.value.epoch + 1,
+            losses=losses_after(node.value),
         )
         reach("lease.before_take")
         try:
@@ -288,6 +289,11 @@ class StreamLease:
         """Without a bound kazoo waits for a connection as long as there is none, and nobody learns of the loss."""
         answer = self._client.set_async(paths.lease(self._stream), dump(record), version)
         return Versioned(record, answer.get(timeout=max(0.0, within_s)).version)
+
+
+def losses_after(lease: LeaseRecord) -> int:
+    """Of whoever replaces it: the dead cannot count."""
+    return lease.losses + (lease.owner is not None)
 
 
 def replace_lease(

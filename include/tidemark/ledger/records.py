@@ -49,12 +49,15 @@ class Worker:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaseRecord:
+    """`losses`, of a stream's lease: how often it was taken from a holder that had not given it back."""
+
     format: int = FORMAT
     owner: str | None = None
     task: str = ""
     attempt: Attempt = 0
     epoch: int = 0
     count: int = 0
+    losses: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

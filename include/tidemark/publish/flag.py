@@ -119,8 +119,9 @@ def _count(manifests: Iterable[Manifest], new: Sequence[IndexRecord], counted: s
     for manifest in manifests:
         counts["late"] += sum(file.late for file in manifest.files if file.path in sources)
         if counted.isdisjoint(file.path for file in manifest.files):
-            counts["skewed"] += sum(shard.skewed for shard in manifest.shards.values())
-            counts["bad"] += sum(shard.bad for shard in manifest.shards.values())
+            found = manifest.counts()
+            counts["skewed"] += found.skewed
+            counts["bad"] += found.bad
     return counts
 
 

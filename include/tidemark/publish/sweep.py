@@ -65,11 +65,9 @@ class Publisher:
         return hours + flagged_days
 
     def days_to_look_at(self) -> list[str]:
-        """Finished days, of which a stream has ever more, are left out: a day has a node once its 24 hours are ready,
-        and what is written to it later opens it."""
-        span = _span(self.ledger.positions().value)
-        reached = [Hour(start).day for start in range(span.start - span.start % DAY_MS, span.stop, DAY_MS)]
-        return sorted({*reached} - {*self.ledger.days()} | {*self.ledger.open_days()})
+        """Up to where every shard is."""
+        positions = self.ledger.positions().value
+        return unfinished_days(self.ledger, positions, positions.lowest_watermark_ms)
 
     def publish_hour(self, hour: Hour) -> Published | None:
         """None when the hour is not ready, or when another sweep was faster.
@@ -128,7 +126,7 @@ class Publisher:
     def _open_hours(self, days: Sequence[str]) -> list[Hour]:
         """Reached by every shard, and with something that no flag says yet."""
         positions = self.ledger.positions().value
-        span = _span(positions)
+        span = _span(positions, positions.lowest_watermark_ms)
         reached = [hour for day in days for hour in hours_of_day(day) if hour.start_ms in span]
         return [hour for hour in reached if positions.reaches(hour) and _wants_flag(self.ledger.hour(hour).value)]
 
@@ -232,13 +230,21 @@ class Publisher:
         self.storage.delete(layout.work_of_flag(subject, publication.revision), recursive=True)
 
 
-def _span(positions: Positions) -> range:
-    """Times at which an hour may begin that every shard has passed; gaps between backfills lie in it, too."""
-    lowest, first = positions.lowest_watermark_ms, positions.first_hour
-    if lowest is None or first is None:
+def unfinished_days(ledger: StreamLedger, positions: Positions, until_ms: int | None) -> list[str]:
+    """Those with an hour that ends by then. Finished days, of which a stream has ever more, are left out: a day has a
+    node once its 24 hours are ready, and what is written to it later opens it."""
+    span = _span(positions, until_ms)
+    reached = [Hour(start).day for start in range(span.start - span.start % DAY_MS, span.stop, DAY_MS)]
+    return sorted({*reached} - {*ledger.days()} | {*ledger.open_days()})
+
+
+def _span(positions: Positions, until_ms: int | None) -> range:
+    """Times at which an hour may begin that ends by then; gaps between backfills lie in it, too."""
+    first = positions.first_hour
+    if until_ms is None or first is None:
         return range(0)
     start_ms = min([first.start_ms, *(backfill.from_ms for backfill in positions.backfills)])
-    return range(start_ms - start_ms % HOUR_MS, lowest - HOUR_MS + 1, HOUR_MS)
+    return range(start_ms - start_ms % HOUR_MS, until_ms - HOUR_MS + 1, HOUR_MS)
 
 
 def _has_work(record: HourRecord) -> bool:

@@ -6,8 +6,10 @@ from typing import Any
 from airflow.sdk import Context
 
 from tidemark.config import Stream
-from tidemark.names import isoformat
+from tidemark.metrics import Stage
+from tidemark.names import Interval, isoformat
 from tidemark_airflow.connections import connection_from_airflow
+from tidemark_airflow.metrics import commits_counted, measured
 from tidemark_airflow.operators.spark_job import SparkJobOperator, SparkNeeded, refuse_spark
 from tidemark_airflow.tasks import interval_of, task_of
 
@@ -19,9 +21,13 @@ class ConsumeOperator(SparkJobOperator):
         super().__init__(stream=stream, job="consume", **kwargs)
 
     def execute(self, context: Context) -> None:
+        interval = interval_of(context, self.stream)
+        with measured(self.stream, Stage.CONSUME), commits_counted(self.stream):
+            self._consume(interval, context)
+
+    def _consume(self, interval: Interval, context: Context) -> None:
         from tidemark.drive.consume import consume_interval
 
-        interval = interval_of(context, self.stream)
         with suppress(SparkNeeded):
             consume_interval(self.stream, interval, connection_from_airflow, task_of(context), refuse_spark)
             return

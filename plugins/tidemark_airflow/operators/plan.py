@@ -7,8 +7,10 @@ from airflow.providers.standard.triggers.temporal import DateTimeTrigger
 from airflow.sdk import BaseOperator, Context
 
 from tidemark.config import Stream
+from tidemark.metrics import Stage
 from tidemark.names import moment
 from tidemark_airflow.connections import connection_from_airflow
+from tidemark_airflow.metrics import measured
 from tidemark_airflow.tasks import interval_of, task_of
 
 
@@ -29,4 +31,6 @@ class PlanOperator(BaseOperator):
         from tidemark.drive.plan import plan_interval
 
         del event
-        return plan_interval(self.stream, interval_of(context, self.stream), connection_from_airflow, task_of(context))
+        interval = interval_of(context, self.stream)
+        with measured(self.stream, Stage.PLAN):
+            return plan_interval(self.stream, interval, connection_from_airflow, task_of(context))

@@ -7,7 +7,9 @@ from typing import Any
 from airflow.sdk import BaseOperator, Context
 
 from tidemark.config import Stream
+from tidemark.metrics import Stage
 from tidemark_airflow.connections import connection_from_airflow
+from tidemark_airflow.metrics import measured, send
 from tidemark_airflow.tasks import task_of
 
 AT_ONCE = 1000
@@ -26,11 +28,14 @@ class PublishOperator(BaseOperator):
         self.stream = stream
 
     def execute(self, context: Context) -> list[list[dict[str, Any]]]:
+        from tidemark.drive.measure import published
         from tidemark.drive.publish import publish_stream
 
         def group_of(flag: dict[str, Any]) -> tuple[bool, int]:
             return "T" not in flag["subject"], flag["revision"]
 
-        swept = publish_stream(self.stream, connection_from_airflow, task_of(context))
+        with measured(self.stream, Stage.PUBLISH):
+            swept = publish_stream(self.stream, connection_from_airflow, task_of(context))
+        send(self.stream, lambda: published(self.stream, swept.published, connection_from_airflow))
         flags = sorted((asdict(flag) for flag in swept.unannounced[:AT_ONCE]), key=group_of)
         return [list(group) for _, group in groupby(flags, group_of)]
