@@ -204,7 +204,7 @@ def test_spark_submit_has_the_connections_in_its_environment_alone(
         monkeypatch.setenv(name, secured.environment()[name])
     settings = {"name": "any", "cluster": "main", "topic": "any", "root": "file:///any", "owner": "tests"}
     operator = SparkJobOperator(task_id="job", stream=Stream.model_validate(settings), job="consume")
-    operator.execute({})  # type: ignore[typeddict-item]
+    operator.execute({})
     command, environment = (tmp_path / "command").read_text(), (tmp_path / "environment").read_text()
     assert f"--master\n{master}\n" in command
     assert CANARIES.found_in(command) == set()
