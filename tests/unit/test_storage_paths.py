@@ -49,11 +49,11 @@ def test_no_path_that_is_taken_leaves_the_root(path: str) -> None:
         assert posixpath.normpath(f"/root/{read}") == f"/root/{read}"
 
 
-@given(
-    PATHS,
-    st.sampled_from(["..", ".", "", "a\nb", "a\x00", "a:b", "\ud800", "x" * 256, "é" * 128]),
-    PATHS,
-)
+BAD = ["..", ".", "", "a\nb", "a\x00", "a:b", "\ud800", "x" * 256, "é" * 128]
+BAD += ["．．", "‥", "․․", "a／b", "℅"]
+
+
+@given(PATHS, st.sampled_from(BAD), PATHS)
 def test_one_bad_part_refuses_the_whole_path(before: str, bad: str, after: str) -> None:
     with pytest.raises(WrongUse):
         check_path(f"{before}/{bad}/{after}")
