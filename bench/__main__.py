@@ -30,7 +30,8 @@ from bench.topics import PARTITIONS, fill_topic
 from bench.writing import as_json, measure_writers
 from tidemark.drive.services import now_ms
 from tidemark.environment import Connection, parse_connection, variable_of
-from tidemark.kafka import KafkaCluster, spark_options
+from tidemark.kafka import KafkaCluster
+from tidemark.kafka_options import spark_options
 from tidemark.stack import DATA_SERVICES, Stack
 
 TOPIC, LARGE_TOPIC = "bench", "bench-large"

@@ -17,6 +17,7 @@ PAGES_WITH_COMMANDS = (
     "how-to/losing-zookeeper.md",
     "how-to/scaling-out.md",
     "how-to/upgrading.md",
+    "reference/connections.md",
 )
 
 _BLOCK = re.compile(r"(?:<!-- ends with (?P<code>\d) -->\n)?```(?P<kind>\w+)\n(?P<text>.*?)```", re.DOTALL)

@@ -21,14 +21,14 @@ from pydantic import (
 
 from tidemark.environment import kafka_connection
 from tidemark.errors import WrongUse
-from tidemark.names import valid_cluster, valid_stream, valid_topic
+from tidemark.names import fault_of_part, told, valid_cluster, valid_stream, valid_topic
 
 _DURATION = re.compile(r"([0-9]{1,6})([smhd])", re.ASCII)
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 _SIZE = re.compile(r"([0-9]{1,6})([kMG]B)", re.ASCII)
 _SIZES = {"kB": 10**3, "MB": 10**6, "GB": 10**9}
 _MODE = re.compile(r"0?[0-7]{3}", re.ASCII)
-_ROOT = re.compile(r"(hdfs|file):///[^\s\x00]+")
+_ROOT = re.compile(r"(hdfs|file):///([^\s\x00]+)")
 
 
 def _parse_duration(value: object) -> timedelta:
@@ -54,8 +54,10 @@ def _parse_size(value: object) -> int:
 
 
 def _parse_root(value: str) -> str:
-    if not _ROOT.fullmatch(value) or ".." in value.split("/"):
-        raise ValueError("wanted hdfs:///path or file:///path, without '..'")
+    match = _ROOT.fullmatch(value.rstrip("/"))
+    faults = [fault for part in match[2].split("/") if (fault := fault_of_part(part))] if match else [""]
+    if faults:
+        raise ValueError(f"{faults[0]}; wanted hdfs:///path or file:///path, without '..'".removeprefix("; "))
     return value.rstrip("/")
 
 
@@ -196,9 +198,9 @@ def load_streams(path: Path) -> Streams:
         try:
             streams[str(name)] = Stream.model_validate({**_mapping_of(settings), "name": str(name)})
         except ValidationError as error:
-            errors += [_explain(path, str(name), detail) for detail in error.errors()]
+            errors += [_explain(path, _shown(str(name)), detail) for detail in error.errors()]
         except ValueError as error:
-            errors.append(f"{path}: stream {name}: {error}")
+            errors.append(f"{path}: stream {_shown(str(name))}: {error}")
     return Streams(streams=streams, errors=tuple(errors))
 
 
@@ -210,7 +212,11 @@ def load_stream(path: Path, name: str) -> Stream:
     if mine:
         raise WrongUse(mine[0])
     known = ", ".join(sorted(loaded.streams)) or "none"
-    raise WrongUse(f"Cannot find the stream {name!r} in {path}: it has {known}")
+    raise WrongUse(f"Cannot find the stream {told(name)} in {path}: it has {known}")
+
+
+def _shown(name: str) -> str:
+    return told(name)[1:-1]
 
 
 def _mapping_of(settings: object) -> Mapping[str, Any]:
@@ -221,7 +227,7 @@ def _mapping_of(settings: object) -> Mapping[str, Any]:
 
 def _explain(path: Path, stream: str, detail: Mapping[str, Any]) -> str:
     field = ".".join(str(part) for part in detail["loc"]) or "settings"
-    found = "nothing" if detail["type"] == "missing" else repr(detail["input"])
+    found = "nothing" if detail["type"] == "missing" else ascii(detail["input"])
     if detail["type"] == "extra_forbidden":
         allowed = f"no such field; allowed are {', '.join(_allowed_fields(detail['loc'][:-1]))}"
     else:

@@ -1,17 +1,19 @@
 """The only module that reads the environment: connections, folders, switches.
 
-Connections have Airflow's own form, `AIRFLOW_CONN_<ID>` in JSON, so that one set of exports serves Airflow,
+Connections have Airflow's own form, `AIRFLOW_CONN_<ID>` in JSON or as a URI, so that one set of exports serves Airflow,
 the Spark jobs and the command line. Tasks that run below Airflow get theirs from Airflow (see
 `tidemark_airflow.connections`), which hands them on to Spark jobs in this form, through the environment and never
-on a command line.
+on a command line (ADR 32).
 """
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
+from urllib.parse import parse_qsl, unquote, urlsplit
 
 from tidemark.errors import WrongUse
 
@@ -58,23 +60,44 @@ def connection_from_environment(conn_id: str) -> Connection:
 
 def parse_connection(conn_id: str, text: str) -> Connection:
     try:
-        value = json.loads(text)
-    except ValueError:
-        value = None
+        value = _object(text) if text.lstrip().startswith("{") else _parse_uri(text)
+        extra = value.get("extra") or {}
+        port = value.get("port")
+        return Connection(
+            conn_id=conn_id,
+            host=value.get("host"),
+            port=int(port) if port is not None else None,
+            login=value.get("login"),
+            password=value.get("password"),
+            extra=_object(extra) if isinstance(extra, str) else dict(extra),
+        )
+    except (ValueError, TypeError):
+        # Neither the text nor what a parser says of it: both may hold a password.
+        wanted = 'a JSON object such as {"host": "…", "port": 1234}, or a URI as Airflow takes it'
+        message = f"Cannot read the connection {conn_id} from {variable_of(conn_id)}: wanted {wanted}"
+        raise WrongUse(message) from None
+
+
+def _object(text: str) -> dict[str, Any]:
+    value = json.loads(text)
     if not isinstance(value, dict):
-        raise WrongUse(f"Cannot read the connection {conn_id}: {variable_of(conn_id)} is not a JSON object")
-    extra = value.get("extra") or {}
-    if isinstance(extra, str):
-        extra = json.loads(extra)
-    port = value.get("port")
-    return Connection(
-        conn_id=conn_id,
-        host=value.get("host"),
-        port=int(port) if port is not None else None,
-        login=value.get("login"),
-        password=value.get("password"),
-        extra=extra,
-    )
+        raise ValueError("no object")  # noqa: TRY004 - told like all that cannot be read
+    return value
+
+
+def _parse_uri(text: str) -> dict[str, Any]:
+    """`type://login:password@host:port/?setting=value`, each part quoted; `__extra__` for settings in JSON."""
+    parts = urlsplit(text)
+    if not parts.scheme or "://" not in text:
+        raise ValueError("no URI")
+    settings = dict(parse_qsl(parts.query, keep_blank_values=True))
+    return {
+        "host": unquote(parts.hostname or "") or None,
+        "port": parts.port,
+        "login": unquote(parts.username) if parts.username else None,
+        "password": unquote(parts.password) if parts.password else None,
+        "extra": settings.get("__extra__", settings),
+    }
 
 
 def dump_connection(connection: Connection) -> str:
@@ -123,6 +146,19 @@ def failpoint_witness() -> Path | None:
     """Where reached failpoints are written down: TIDEMARK_FAILPOINT_WITNESS."""
     given = os.environ.get("TIDEMARK_FAILPOINT_WITNESS")
     return Path(given) if given else None
+
+
+@contextmanager
+def handing_on(variables: Mapping[str, str]) -> Iterator[None]:
+    """Processes that are started meanwhile inherit these, too."""
+    before = dict(os.environ)
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        for name in variables:
+            del os.environ[name]
+        os.environ.update({name: before[name] for name in variables if name in before})
 
 
 def inherited_environment() -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 import hashlib
 import time
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -21,8 +22,10 @@ from confluent_kafka.admin._listoffsets import OffsetSpec
 
 from tidemark.environment import Connection
 from tidemark.errors import DataLoss, ServiceUnreachable, WrongUse
+from tidemark.kafka_options import java_settings
 
 _TIMEOUT_S = 30.0
+_LISTEN_S = 0.2
 _ELECTION_S = 20.0
 _NO_LEADER = (KafkaError.LEADER_NOT_AVAILABLE, KafkaError.NOT_LEADER_FOR_PARTITION)
 _EARLIEST: OffsetSpec = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
@@ -59,11 +62,6 @@ def record_digest(offset: int, timestamp_ms: int, value: bytes | None) -> str:
     return hashlib.blake2b(head + (value or b""), digest_size=8).hexdigest()
 
 
-def spark_options(connection: Connection) -> dict[str, str]:
-    """The connection's settings as the options of Spark's Kafka source."""
-    return {f"kafka.{name}": str(value) for name, value in connection.extra.items()}
-
-
 class _NoLeader(ServiceUnreachable):
     """The topic was just made, or a broker just came or went: asked again soon, Kafka answers."""
 
@@ -72,9 +70,15 @@ class KafkaCluster:
     def __init__(self, connection: Connection) -> None:
         if not connection.extra.get("bootstrap.servers"):
             raise WrongUse(f"Cannot use the connection {connection.conn_id}: its extra has no bootstrap.servers")
-        self._settings: dict[str, Any] = {**connection.extra, "log_level": 0}
+        # What the jobs could not use is refused before anything is planned.
+        java_settings(connection)
+        self._heard: deque[KafkaError] = deque(maxlen=100)
+        self._settings: dict[str, Any] = {**connection.extra, "log_level": 0, "error_cb": self._heard.append}
         self._name = f"Kafka at {connection.extra['bootstrap.servers']} ({connection.conn_id})"
-        self._admin = AdminClient(self._settings)
+        try:
+            self._admin = AdminClient(self._settings)
+        except KafkaException as error:
+            raise WrongUse(f"Cannot use the connection {connection.conn_id}: {error.args[0].str()}") from error
 
     def describe(self, topic: str) -> Topic:
         futures = self._admin.describe_topics(TopicCollection([topic]), request_timeout=_TIMEOUT_S)
@@ -202,7 +206,7 @@ class KafkaCluster:
 
     def _answer(self, future: Any, act: str) -> Any:
         try:
-            return future.result(timeout=_TIMEOUT_S + 5)
+            return self._wait(future, act)
         except KafkaException as error:
             cause: KafkaError = error.args[0]
             if cause.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
@@ -211,3 +215,24 @@ class KafkaCluster:
             raise kind(f"Cannot {act}: {self._name} says {cause.str()}") from error
         except TimeoutError as error:
             raise ServiceUnreachable(f"Cannot {act}: {self._name} does not answer") from error
+
+    def _wait(self, future: Any, act: str) -> Any:
+        """librdkafka tries again and again what is refused: that is told at once."""
+        deadline = time.monotonic() + _TIMEOUT_S + 5
+        while True:
+            try:
+                return future.result(timeout=_LISTEN_S)
+            except TimeoutError:
+                self._admin.poll(0)
+                self._raise_refusal(act)
+                if time.monotonic() > deadline:
+                    raise
+
+    def _raise_refusal(self, act: str) -> None:
+        heard = {error.code(): error for error in self._heard}
+        refusal = heard.get(KafkaError._AUTHENTICATION)
+        if refusal:
+            raise WrongUse(f"Cannot {act}: {self._name} refuses the login: {refusal.str()}")
+        broken = heard.get(KafkaError._SSL)
+        if broken and KafkaError._ALL_BROKERS_DOWN in heard:
+            raise ServiceUnreachable(f"Cannot {act}: {self._name} cannot be talked to over TLS: {broken.str()}")

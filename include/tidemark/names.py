@@ -1,6 +1,7 @@
 """Names of things, and the one place where they are validated: a name that passes cannot leave its root."""
 
 import re
+import unicodedata
 from calendar import timegm
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
@@ -9,6 +10,8 @@ from tidemark.errors import WrongUse
 
 HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS
+_LONGEST_PART = 255
+_LONGEST_TOLD = 100
 
 _STREAM = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}", re.ASCII)
 _CLUSTER = re.compile(r"[a-z0-9][a-z0-9_]{0,62}", re.ASCII)
@@ -32,8 +35,27 @@ def valid_topic(name: str) -> str:
 
 def _valid(pattern: re.Pattern[str], kind: str, name: str, wanted: str) -> str:
     if not pattern.fullmatch(name):
-        raise WrongUse(f"Cannot use {name!r} as a {kind}'s name: wanted {wanted}")
+        raise WrongUse(f"Cannot use {told(name)} as a {kind}'s name: wanted {wanted}")
     return name
+
+
+def told(name: str) -> str:
+    """A name that may be a trick, in one short line: look-alikes and control characters are seen as what they are."""
+    return ascii(name if len(name) <= _LONGEST_TOLD else f"{name[:_LONGEST_TOLD]}…")
+
+
+def fault_of_part(part: str) -> str | None:
+    """Why a part of a path could leave its root, or HDFS cannot name it. None: it is sound."""
+    if part in ("", ".", ".."):
+        return f"found the part {part!r}"
+    alike = part if part.isascii() else unicodedata.normalize("NFKC", part)
+    if alike in (".", "..") or "/" in alike:
+        return f"found characters that some systems read as '.' or '/' in {told(part)}"
+    if ":" in part or any(unicodedata.category(character) in ("Cc", "Cs") for character in part):
+        return f"found a colon, a control character or half a character in {told(part)}"
+    if len(part.encode()) > _LONGEST_PART:
+        return f"found a name of {len(part.encode())} bytes, the longest allowed has {_LONGEST_PART}"
+    return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -47,6 +47,7 @@ def streams_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
         f"  idle: {{topic: idle, root: 'hdfs:///airflow/idle', {STREAM}}}\n"
         f"  young: {{topic: young, root: 'hdfs:///airflow/young', start: latest, {STREAM}}}\n"
         f"  spread: {{topic: spread, root: 'hdfs:///airflow/spread', {STREAM}}}\n"
+        f"  secured: {{topic: secured, root: 'hdfs:///airflow/secured', {STREAM.replace('main', 'secured')}}}\n"
         f"  {THEIRS}: {{topic: seen, root: 'hdfs:///airflow/seen', offset_reset: earliest, {STREAM}}}\n",
         "utf-8",
     )

@@ -10,7 +10,7 @@ from tests.services import KafkaTopic, Sent, connections_of, unique
 from tidemark.consume.packs import range_of, unpack
 from tidemark.consume.results import Split
 from tidemark.consume.spark import Source, read_packs
-from tidemark.kafka import spark_options
+from tidemark.kafka_options import spark_options
 from tidemark.names import Shard
 from tidemark.stack import Stack
 

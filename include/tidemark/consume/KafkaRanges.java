@@ -42,8 +42,9 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
  * Python took longer than reading them and writing files together (docs/performance.md).
  *
  * <p>Options: `ranges`, as in `clicks/3/100/250,clicks/4/0/7;clicks/5/0/90`: half-open, tasks divided by semicolons, read
- * in this order and counted through; and the consumer's settings behind `kafka.`. Committed records only. Each range ends
- * with a row without records. One that Kafka no longer has in full, or that gives nothing for a while, is an error.
+ * in this order and counted through; and the consumer's settings behind `kafka.`, those that Spark must not show behind
+ * `kafka-secret.`. Committed records only. Each range ends with a row without records. One that Kafka no longer has in
+ * full, or that gives nothing for a while, is an error.
  */
 public final class KafkaRanges implements TableProvider {
     /** Lists of numbers are little-endian: 64 bits for offsets and times, 32 for positions, where `values` begin and end. */
@@ -102,8 +103,8 @@ public final class KafkaRanges implements TableProvider {
                     .map(Share::new)
                     .toArray(Share[]::new);
             options.forEach((name, value) -> {
-                if (name.startsWith("kafka.")) {
-                    settings.put(name.substring("kafka.".length()), value);
+                if (name.startsWith("kafka.") || name.startsWith("kafka-secret.")) {
+                    settings.put(name.substring(name.indexOf('.') + 1), value);
                 }
             });
             settings.put(ConsumerConfig.ISOLATION_LEVEL_CONFIG, "read_committed");
@@ -149,6 +150,12 @@ public final class KafkaRanges implements TableProvider {
     }
 
     private record Readers(HashMap<String, Object> settings) implements PartitionReaderFactory {
+        /** A record would show its settings, and Spark shows what it cannot serialize. */
+        @Override
+        public String toString() {
+            return "Readers";
+        }
+
         @Override
         public PartitionReader<InternalRow> createReader(InputPartition partition) {
             return new ShareReader((Share) partition, settings);

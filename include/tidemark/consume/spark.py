@@ -1,7 +1,7 @@
 """The Spark side of a shift: frozen splits in, results out."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial, reduce
 from itertools import chain, groupby
 from typing import Final
@@ -33,10 +33,10 @@ _CONSUMER: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """Where the records of a timeline are; `options` are the consumer's settings behind `kafka.`."""
+    """Where the records of a timeline are; `options` are the consumer's settings, see `tidemark.kafka_options`."""
 
     topic: str
-    options: Mapping[str, str]
+    options: Mapping[str, str] = field(repr=False)
 
 
 def consume_splits(

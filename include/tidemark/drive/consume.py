@@ -14,7 +14,7 @@ from tidemark.drive.shifts import find_shift, prune_shifts
 from tidemark.environment import Connections, kafka_connection
 from tidemark.errors import DataLoss
 from tidemark.failpoints import reach
-from tidemark.kafka import spark_options
+from tidemark.kafka_options import spark_options
 from tidemark.ledger.lease import StreamLease
 from tidemark.ledger.records import Shift, ShiftRecord, ShiftState
 from tidemark.logs import logger

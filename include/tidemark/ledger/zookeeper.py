@@ -1,5 +1,6 @@
 """A ZooKeeper session, and transactions whose every result is looked at."""
 
+import logging
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -10,18 +11,21 @@ from kazoo.client import KazooClient, TransactionRequest
 from kazoo.exceptions import (
     ConnectionLoss,
     KazooException,
+    NoAuthError,
     NodeExistsError,
     NoNodeError,
     OperationTimeoutError,
     RolledBackError,
     RuntimeInconsistency,
+    SessionClosedRequireSaslError,
     SessionExpiredError,
 )
 from kazoo.handlers.threading import KazooTimeoutError
 from kazoo.interfaces import IAsyncResult
+from kazoo.security import make_digest_acl
 
-from tidemark.environment import ZOOKEEPER, Connections
-from tidemark.errors import CommitFailed, CommitStateUnknown, ServiceUnreachable
+from tidemark.environment import ZOOKEEPER, Connection, Connections
+from tidemark.errors import CommitFailed, CommitStateUnknown, ServiceUnreachable, WrongUse
 from tidemark.ledger.records import dump, parse
 
 _OUTCOME_UNKNOWN = (ConnectionLoss, OperationTimeoutError, SessionExpiredError, KazooTimeoutError)
@@ -45,28 +49,58 @@ class Versioned(Generic[Record]):
 
 @contextmanager
 def open_session(connections: Connections, *, timeout_s: float = 10.0) -> Iterator[KazooClient]:
-    """A session below the connection's chroot, which is made if it is not there."""
+    """A session below the connection's chroot, which is made if it is not there.
+
+    With a login it is a digest session, and what it makes is for this login alone. Raise WrongUse, now or at any use of
+    the session, when a node is not open to it.
+    """
     connection = connections(ZOOKEEPER)
     hosts = ",".join(
         host if ":" in host else f"{host}:{connection.port or 2181}" for host in (connection.host or "").split(",")
     )
     chroot = "/" + str(connection.extra.get("chroot", "/tidemark")).strip("/")
-    client = KazooClient(hosts=hosts, timeout=timeout_s)
+    client = KazooClient(hosts=hosts, timeout=timeout_s, **_credentials(connection))
+    client.logger.addFilter(_is_no_request)
+    where = f"ZooKeeper at {hosts} ({ZOOKEEPER})"
     try:
-        client.start(timeout=timeout_s + 5)
-        client.ensure_path(chroot)
-        client.chroot = chroot
-    except (KazooException, KazooTimeoutError) as error:
-        client.stop()
-        client.close()
-        raise ServiceUnreachable(
-            f"Cannot reach ZooKeeper at {hosts} ({ZOOKEEPER}): {error or type(error).__name__}"
-        ) from error
-    try:
+        _start(client, chroot, where, timeout_s)
         yield client
+    except (NoAuthError, SessionClosedRequireSaslError) as error:
+        user = f"the login {connection.login!r} and its password" if connection.password else "a session without login"
+        raise WrongUse(f"Cannot use {where}: it is not open to {user}") from error
     finally:
         client.stop()
         client.close()
+
+
+def _start(client: KazooClient, chroot: str, where: str, timeout_s: float) -> None:
+    try:
+        client.start(timeout=timeout_s + 5)
+        client.ensure_path(chroot)
+        # Any password opens a session: the first node that is read tells whether it is the right one.
+        client.get(chroot)
+        client.chroot = chroot
+    except (NoAuthError, SessionClosedRequireSaslError):
+        raise
+    except (KazooException, KazooTimeoutError) as error:
+        raise ServiceUnreachable(f"Cannot reach {where}: {error or type(error).__name__}") from error
+
+
+def _credentials(connection: Connection) -> dict[str, Any]:
+    if not connection.password:
+        return {}
+    user = connection.login or ""
+    if not user or ":" in user:
+        raise WrongUse(f"Cannot use the connection {ZOOKEEPER}: found the login {user!r}; wanted one without a colon")
+    return {
+        "auth_data": [("digest", f"{user}:{connection.password}")],
+        "default_acl": [make_digest_acl(user, connection.password, all=True)],
+    }
+
+
+def _is_no_request(record: logging.LogRecord) -> bool:
+    """kazoo writes all that it sends into its log for debugging: the password, too."""
+    return record.levelno > logging.DEBUG
 
 
 def ask(call: Callable[..., IAsyncResult], *arguments: object, **options: object) -> Any:
@@ -186,6 +220,8 @@ class Transaction:
         except _OUTCOME_UNKNOWN as error:
             raise CommitStateUnknown(f"Cannot tell whether '{self._act}' was committed: {error!r}") from error
         for operation, result in zip(self._request.operations, results, strict=False):
+            if isinstance(result, NoAuthError):
+                raise result
             if isinstance(result, Exception) and not isinstance(result, RolledBackError | RuntimeInconsistency):
                 raise CommitFailed(
                     f"Cannot commit '{self._act}': {type(operation).__name__} of {operation.path} found "

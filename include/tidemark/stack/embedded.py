@@ -89,12 +89,14 @@ class Stack:
         *,
         ports: Mapping[str, int] | None = None,
         extra_environment: Mapping[str, str] | None = None,
+        secured: bool = False,
         on_step: OnStep = say_nothing,
     ) -> None:
         """Start what does not run yet and wait until all of it is healthy.
 
-        Ports and the extra environment (for the services and their clients) are remembered for the next time.
-        When a service fails, those that this call started are ended again.
+        Ports, the extra environment (for the services and their clients) and `secured` (whether Kafka and ZooKeeper ask
+        for a login; for a new home only) are remembered for the next time. When a service fails, those that this call
+        started are ended again.
         """
         wanted = in_order(services)
         require_free_space(self.home, shutil.disk_usage(_existing(self.home)).free)
@@ -104,6 +106,7 @@ class Stack:
             state = load_state(self.home)
             self._end_strays(state, on_step)
             state.java_home = java.home
+            state.secured = _is_secured(state, secured, self.home)
             _require_same_ports(state, ports or {})
             if extra_environment is not None:
                 _change_environment(state, dict(extra_environment))
@@ -175,6 +178,7 @@ class Stack:
         return Site(
             home=self.home,
             java_home=state.java_home,
+            secured=state.secured,
             services=tuple(state.services),
             ports=state.ports,
             secrets=state.secrets,
@@ -285,6 +289,12 @@ def _require_same_ports(state: State, ports: Mapping[str, int]) -> None:
                     f"Cannot move {name} to port {ports[name]}: it runs on {state.ports[name]}; "
                     f"run `tidemark stack down` first"
                 )
+
+
+def _is_secured(state: State, wanted: bool, home: Path) -> bool:
+    if wanted and state.ports and not state.secured:
+        raise WrongUse(f"Cannot secure the stack in {home}: its data is of a stack without logins; wanted a new folder")
+    return state.secured or wanted
 
 
 def _change_environment(state: State, extra: dict[str, str]) -> None:

@@ -14,6 +14,8 @@ class Site:
 
     home: Path
     java_home: Path
+    secured: bool
+    """Whether Kafka and ZooKeeper ask for a login: SASL_SSL with SCRAM, and digest."""
     services: tuple[str, ...]
     ports: Mapping[str, int]
     secrets: Secrets = field(repr=False)

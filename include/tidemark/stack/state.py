@@ -27,12 +27,15 @@ class Secrets(BaseModel):
     admin_password: str = Field(default_factory=lambda: secrets.token_urlsafe(12))
     jwt_secret: str = Field(default_factory=lambda: secrets.token_urlsafe(48))
     session_key: str = Field(default_factory=lambda: secrets.token_urlsafe(48))
+    kafka_password: str = Field(default_factory=lambda: secrets.token_urlsafe(24))
+    zookeeper_password: str = Field(default_factory=lambda: secrets.token_urlsafe(24))
     fernet_key: str = Field(default_factory=lambda: urlsafe_b64encode(secrets.token_bytes(32)).decode())
 
 
 class State(BaseModel):
     format: int = 1
     java_home: Path = Path()
+    secured: bool = False
     services: list[str] = []
     ports: dict[str, int] = {}
     processes: dict[str, ProcessRecord] = {}

@@ -5,7 +5,7 @@ import socket
 
 from typing_extensions import override
 
-from tidemark.environment import variable_of
+from tidemark.environment import ZOOKEEPER, variable_of
 from tidemark.stack.files import write_whole
 from tidemark.stack.jars import pyspark_home
 from tidemark.stack.ports import HOST
@@ -23,6 +23,11 @@ maxClientCnxns=0
 admin.enableServer=false
 4lw.commands.whitelist=srvr,ruok,mntr
 """
+_SECURED_SETTINGS = """\
+enforce.auth.enabled=true
+enforce.auth.schemes=digest
+"""
+_USER = "tidemark"
 
 
 class ZooKeeper(Service):
@@ -35,7 +40,7 @@ class ZooKeeper(Service):
         (folder / "data").mkdir(parents=True, exist_ok=True)
         write_whole(folder / "log4j2.properties", CONSOLE_LOGGING.format(level="INFO"))
         settings = _SETTINGS.format(folder=folder, host=HOST, port=site.ports["zookeeper"])
-        write_whole(folder / "zoo.cfg", settings)
+        write_whole(folder / "zoo.cfg", settings + (_SECURED_SETTINGS if site.secured else ""))
 
     @override
     def command(self, site: Site) -> list[str]:
@@ -69,4 +74,5 @@ class ZooKeeper(Service):
             "port": site.ports["zookeeper"],
             "extra": {"chroot": "/tidemark"},
         }
-        return {variable_of("zookeeper_default"): json.dumps(connection)}
+        login = {"login": _USER, "password": site.secrets.zookeeper_password} if site.secured else {}
+        return {variable_of(ZOOKEEPER): json.dumps(connection | login)}

@@ -1,19 +1,19 @@
 """Which paths the storage port takes. The stricter file system decides, so that both behave alike."""
 
-import unicodedata
 import uuid
 
 from tidemark.errors import WrongUse
-
-_LONGEST_NAME = 255
+from tidemark.names import fault_of_part, told
 
 
 def check_path(path: str) -> str:
     """Return a path below the root as it is; refuse what could leave the root or what HDFS cannot name."""
     for part in path.split("/"):
-        fault = _fault_of(part)
+        fault = fault_of_part(part)
         if fault:
-            raise WrongUse(f"Cannot use the path {path!r}: {fault}; wanted a relative path such as 2026-11-15/07/x.bm")
+            raise WrongUse(
+                f"Cannot use the path {told(path)}: {fault}; wanted a relative path such as 2026-11-15/07/x.bm"
+            )
     return path
 
 
@@ -31,11 +31,11 @@ def split_root(root: str) -> tuple[str, str]:
     """`hdfs:///a/b` to `("hdfs", "/a/b")`."""
     scheme, separator, path = root.partition("://")
     if not separator or scheme not in ("hdfs", "file") or not path.startswith("/"):
-        raise WrongUse(f"Cannot open the storage {root!r}: wanted hdfs:///folder or file:///folder")
+        raise WrongUse(f"Cannot open the storage {told(root)}: wanted hdfs:///folder or file:///folder")
     path = path.removesuffix("/")
-    faults = [fault for part in path[1:].split("/") if (fault := _fault_of(part))]
+    faults = [fault for part in path[1:].split("/") if (fault := fault_of_part(part))]
     if faults:
-        raise WrongUse(f"Cannot open the storage {root!r}: {faults[0]}; wanted hdfs:///folder or file:///folder")
+        raise WrongUse(f"Cannot open the storage {told(root)}: {faults[0]}; wanted hdfs:///folder or file:///folder")
     return scheme, path
 
 
@@ -50,13 +50,3 @@ def part_beside(path: str) -> str:
 
 def join_path(folder: str, name: str) -> str:
     return f"{folder}/{name}" if folder else name
-
-
-def _fault_of(part: str) -> str | None:
-    if part in ("", ".", ".."):
-        return f"found the part {part!r}"
-    if ":" in part or any(unicodedata.category(character) in ("Cc", "Cs") for character in part):
-        return f"found a colon, a control character or half a character in {part!r}"
-    if len(part.encode()) > _LONGEST_NAME:
-        return f"found a name of {len(part.encode())} bytes, the longest allowed has {_LONGEST_NAME}"
-    return None

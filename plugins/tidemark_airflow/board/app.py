@@ -25,7 +25,7 @@ from tidemark.drive.why import why
 from tidemark.environment import ZOOKEEPER, streams_file
 from tidemark.errors import ServiceUnreachable, TidemarkError
 from tidemark.inspect.board import Board, last_days
-from tidemark.names import Hour, moment
+from tidemark.names import Hour, moment, valid_stream
 from tidemark_airflow.board import answers
 from tidemark_airflow.connections import connection_from_server
 from tidemark_airflow.triggers.session import shared_client
@@ -61,6 +61,7 @@ def dag_of(stream: str) -> str:
 
 def visible_stream(request: Request, stream: str, user: GetUserDep) -> Stream:
     """The right comes first: who may not see a stream does not learn whether it exists."""
+    valid_stream(stream)
     requires_access_dag("GET", param_dag_id=dag_of(stream))(request, user)
     found = load_streams(streams_file()).streams.get(stream)
     if found is None:

@@ -7,7 +7,7 @@ from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOpe
 from airflow.sdk import BaseHook, Context
 
 from tidemark.config import Stream
-from tidemark.environment import repository_folder
+from tidemark.environment import handing_on, repository_folder
 from tidemark_airflow.connections import exported_connections
 from tidemark_airflow.pool import POOL
 from tidemark_airflow.tasks import ATTEMPT, TASK
@@ -22,8 +22,9 @@ def refuse_spark() -> NoReturn:
 
 
 class SparkJobOperator(SparkSubmitOperator):
-    """Hands the stream's connections on through the environment, together with who asks and for how long.
+    """Hands the stream's connections on through the environment of spark-submit, and who asks and for how long.
 
+    A driver that is not its child (deploy mode cluster) finds its connections in the environment that it has there.
     Takes a slot of the pool for Spark jobs.
     """
 
@@ -42,9 +43,10 @@ class SparkJobOperator(SparkSubmitOperator):
     def execute(self, context: Context) -> None:
         # Without this connection the provider would quietly submit to YARN.
         BaseHook.get_connection(self._conn_id)
-        self.env_vars = {**(self.env_vars or {}), **exported_connections(self.stream)}
         self.application_args = [*(self.application_args or []), *self._timeout(context)]
-        super().execute(context)
+        # Not in `env_vars`, which the provider writes on the command line for YARN and Kubernetes (ADR 32).
+        with handing_on(exported_connections(self.stream)):
+            super().execute(context)
 
     def _timeout(self, context: Context) -> list[str]:
         """What is left of the task's time: a driver that outlives it, an orphan, must not hold the lease."""
