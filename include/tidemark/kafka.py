@@ -41,8 +41,8 @@ class Topic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Offsets:
-    """Of one partition, at one moment: `begin` is the first that Kafka still has, `end` the high watermark,
-    `stable` the last stable offset: below `end` while a transaction is open."""
+    """Of one partition: `begin` is the first that Kafka still has, `end` the high watermark, `stable` how much of what
+    lies below it no open transaction holds back."""
 
     begin: int
     stable: int
@@ -85,11 +85,20 @@ class KafkaCluster:
         found = self._answer(futures[topic], f"describe topic {topic}")
         return Topic(name=topic, id=str(found.topic_id), partitions=len(found.partitions))
 
-    def offsets(self, topic: str, partitions: Sequence[int]) -> dict[int, Offsets]:
+    def offsets(self, topic: str, partitions: Sequence[int], *, patience_s: float = 0) -> dict[int, Offsets]:
+        """The ends of this moment; transactions that are open below them have so long to end.
+
+        Last stable offsets are asked after the ends: on a topic that is written to all the time they would else
+        lie below them whether a transaction is open or not.
+        """
         begin = self._list(topic, partitions, _EARLIEST, IsolationLevel.READ_UNCOMMITTED)
-        stable = self._list(topic, partitions, _LATEST, IsolationLevel.READ_COMMITTED)
         end = self._list(topic, partitions, _LATEST, IsolationLevel.READ_UNCOMMITTED)
-        return {p: Offsets(begin=begin[p], stable=stable[p], end=end[p]) for p in partitions}
+        deadline = time.monotonic() + patience_s
+        while True:
+            stable = self._list(topic, partitions, _LATEST, IsolationLevel.READ_COMMITTED)
+            if time.monotonic() >= deadline or all(stable[p] >= end[p] for p in partitions):
+                return {p: Offsets(begin=begin[p], stable=min(stable[p], end[p]), end=end[p]) for p in partitions}
+            time.sleep(_LISTEN_S)
 
     def offsets_at(self, topic: str, partitions: Sequence[int], time_ms: int) -> dict[int, int]:
         """The first offset at or after a record time; the end where there is none."""

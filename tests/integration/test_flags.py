@@ -126,7 +126,10 @@ def test_why_names_the_lag_and_that_nobody_works(pipeline: Pipeline, run: Run) -
     assert "no job works on the stream" in answer["notes"]
 
 
-def test_why_names_a_transaction_that_hangs(pipeline: Pipeline, run: Run) -> None:
+def test_why_names_a_transaction_that_hangs(stack: Stack, spark: SparkSession, tmp_path: Path) -> None:
+    # A plan waits for the grace that transactions end.
+    pipeline = build(stack, spark, "hdfs", "/flags", grace="3s", max_clock_skew="2s")
+    run = commands_of(pipeline, tmp_path)
     settings = dict(connections_of(pipeline.stack)("kafka_main").extra)
     producer = Producer({**settings, "transactional.id": unique("hanging")})
     producer.init_transactions(30)

@@ -4,6 +4,7 @@ import json
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -256,7 +257,9 @@ def test_a_log_that_went_back_or_was_replaced_is_neither_planned_nor_consumed(fa
 
 
 def test_a_transaction_left_hanging_holds_proof_and_hour_until_it_ends(faults: Faults) -> None:
-    stream = faults.stream()
+    # A plan waits for the grace that transactions end.
+    short = {"grace": timedelta(seconds=3), "max_clock_skew": timedelta(seconds=2)}
+    stream = faults.stream().model_copy(update=short)
     settings = dict(connections_of(faults.stack)("kafka_main").extra)
     producer = Producer({**settings, "transactional.id": unique("hanging")})
     producer.init_transactions(30)

@@ -58,8 +58,9 @@ class _Source:
     kafka: KafkaCluster
     topic: Topic
 
-    def offsets(self) -> dict[Shard, Offsets]:
-        return self._by_shard(self.kafka.offsets(self.topic.name, range(self.topic.partitions)))
+    def offsets(self, *, patience_s: float = 0) -> dict[Shard, Offsets]:
+        partitions = range(self.topic.partitions)
+        return self._by_shard(self.kafka.offsets(self.topic.name, partitions, patience_s=patience_s))
 
     def offsets_at(self, time_ms: int) -> dict[Shard, int]:
         return self._by_shard(self.kafka.offsets_at(self.topic.name, range(self.topic.partitions), time_ms))
@@ -171,7 +172,9 @@ class Planner:
         self, basis: _Basis, interval: Interval, shift: str, number: int, planned_ms: int
     ) -> tuple[Shift, PlannedWork]:
         positions = basis.positions.value
-        offsets = {shard: found for source in basis.sources.values() for shard, found in source.offsets().items()}
+        patience_s = self.stream.grace.total_seconds()
+        found = [source.offsets(patience_s=patience_s) for source in basis.sources.values()]
+        offsets = {shard: row for rows in found for shard, row in rows.items()}
         self._check_digests(basis, offsets)
         timelines = self._grown(basis, offsets)
         if is_backfill(interval, positions):
