@@ -2,6 +2,9 @@
 
 import json
 import re
+import subprocess
+from pathlib import Path
+from textwrap import dedent
 from typing import Any
 
 import promql_parser
@@ -99,8 +102,27 @@ def test_the_mapping_names_airflows_own_heartbeat_as_the_rules_do() -> None:
     assert mapped("airflow.scheduler_heartbeat", Kind.COUNTER) == (*AIRFLOWS_OWN, {})
 
 
-def test_the_page_shows_the_probe_with_the_exit_codes_that_it_has() -> None:
+@pytest.fixture
+def page(tmp_path: Path) -> str:
+    """Its folders are the test's, where `tidemark` ends with the code of its environment."""
+    (tmp_path / "tidemark").write_text("#!/bin/sh\necho told\nexit $CODE\n")
+    (tmp_path / "tidemark").chmod(0o755)
+    (tmp_path / "env").touch()
     page = read_text("metrics.md")
-    assert "tidemark check" in page
-    assert "define command" in page
-    assert re.search(r"^    \*/10 \* \* \* \* .*tidemark check", page, re.MULTILINE)
+    return page.replace("/opt/tidemark/bin", str(tmp_path)).replace("/etc/tidemark", str(tmp_path))
+
+
+def run(script: str, code: int) -> tuple[int, str]:
+    done = subprocess.run(["sh", "-c", script], env={"CODE": str(code)}, capture_output=True, text=True, check=False)
+    return done.returncode, done.stdout
+
+
+def test_the_crontab_of_the_page_prints_only_what_somebody_should_read(page: str) -> None:
+    (line,) = re.findall(r"^    \*/10 \* \* \* \* (.*)$", page, re.MULTILINE)
+    assert [run(line, code)[1] for code in (0, 1, 3)] == ["", "told\n", "told\n"]
+
+
+def test_the_nagios_plugin_of_the_page_is_critical_unless_all_is_well_or_zookeeper_cannot_be_asked(page: str) -> None:
+    (script,) = re.findall(r"^    #!/bin/sh\n((?:    .*\n)+)", page, re.MULTILINE)
+    assert [run(dedent(script), code) for code in (0, 1, 2, 3)] == [(code, "told\n") for code in (0, 2, 2, 3)]
+    assert "command_line /usr/local/lib/nagios/plugins/check_tidemark" in page
