@@ -78,6 +78,14 @@ def test_nothing_else_is_served(server: Stack, path: str) -> None:
     assert get_as(server, "admin")(path).status_code == 404
 
 
+@pytest.mark.parametrize(
+    "name", ["%2e%2e", "a%2fb", "..%2f..", "%00", "%0a", "%EF%BC%8E%EF%BC%8E", "a" * 5000, "%7B%7Bx%7D%7D"]
+)
+def test_a_name_that_is_none_is_refused_whoever_asks(server: Stack, name: str) -> None:
+    for user, refused in (("admin", {400, 404}), (NARROW, {400, 404}), (None, {401, 404})):
+        assert get_as(server, user)(f"api/streams/{name}/calendar").status_code in refused
+
+
 def test_the_page_takes_nothing_from_another_host(narrow: Get) -> None:
     for path in OF_ALL[:3]:
         answer = narrow(path)
