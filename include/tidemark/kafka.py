@@ -22,6 +22,11 @@ from tidemark.environment import Connection
 from tidemark.errors import DataLoss, ServiceUnreachable, WrongUse
 
 _TIMEOUT_S = 30.0
+_REFUSED = (
+    KafkaError.TOPIC_AUTHORIZATION_FAILED,
+    KafkaError.GROUP_AUTHORIZATION_FAILED,
+    KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+)
 _EARLIEST: OffsetSpec = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
 _LATEST: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call]
 
@@ -41,6 +46,14 @@ class Offsets:
     begin: int
     stable: int
     end: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retention:
+    """How long, and how much of a partition, Kafka keeps before it deletes; None: without a bound."""
+
+    time_ms: int | None
+    bytes: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,10 +102,14 @@ class KafkaCluster:
 
     def has_append_time(self, topic: str) -> bool:
         """Whether the broker sets the records' times, so that they never fall as offsets rise."""
-        asked = ConfigResource(ConfigResource.Type.TOPIC, topic)
-        future = self._admin.describe_configs([asked], request_timeout=_TIMEOUT_S)[asked]
-        settings = self._answer(future, f"describe the settings of topic {topic}")
-        return bool(settings["message.timestamp.type"].value == "LogAppendTime")
+        return self._settings_of(topic)["message.timestamp.type"] == "LogAppendTime"
+
+    def retention(self, topic: str) -> Retention:
+        settings = self._settings_of(topic)
+        if "delete" not in settings["cleanup.policy"]:
+            return Retention(time_ms=None, bytes=None)
+        time_ms, size = int(settings["retention.ms"]), int(settings["retention.bytes"])
+        return Retention(time_ms=time_ms if time_ms >= 0 else None, bytes=size if size >= 0 else None)
 
     def digests(self, topic: str, offsets: Mapping[int, int]) -> dict[int, str]:
         """The digest of the record at each partition's offset; none where a marker or a hole stands there."""
@@ -125,6 +142,12 @@ class KafkaCluster:
                     return
         finally:
             consumer.close()
+
+    def _settings_of(self, topic: str) -> dict[str, str]:
+        asked = ConfigResource(ConfigResource.Type.TOPIC, topic)
+        future = self._admin.describe_configs([asked], request_timeout=_TIMEOUT_S)[asked]
+        settings = self._answer(future, f"describe the settings of topic {topic}")
+        return {name: entry.value for name, entry in settings.items()}
 
     def _consumer(self, isolation: str) -> Consumer:
         return Consumer(
@@ -164,6 +187,8 @@ class KafkaCluster:
             return True
         if error.code() == KafkaError._AUTO_OFFSET_RESET:
             raise DataLoss(f"Cannot read {topic}-{message.partition()}: {error.str()}")
+        if error.code() in _REFUSED:
+            raise WrongUse(f"Cannot read {topic}: {self._name} refuses it: {error.str()}")
         if error.retriable():
             return False
         raise ServiceUnreachable(f"Cannot read {topic} from {self._name}: {error.str()}")
@@ -182,6 +207,8 @@ class KafkaCluster:
             cause: KafkaError = error.args[0]
             if cause.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
                 raise WrongUse(f"Cannot {act}: {self._name} has no such topic") from error
+            if cause.code() in _REFUSED:
+                raise WrongUse(f"Cannot {act}: {self._name} refuses it: {cause.str()}") from error
             raise ServiceUnreachable(f"Cannot {act}: {self._name} says {cause.str()}") from error
         except TimeoutError as error:
             raise ServiceUnreachable(f"Cannot {act}: {self._name} does not answer") from error
