@@ -6,7 +6,10 @@ from collections.abc import Mapping
 
 
 def tidemark(
-    *arguments: str, environment: Mapping[str, str], stdin: int = subprocess.DEVNULL
+    *arguments: str,
+    environment: Mapping[str, str],
+    stdin: int = subprocess.DEVNULL,
+    within_s: float | None = None,
 ) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(
         [sys.executable, "-c", "from tidemark.cli.main import main; main()", *arguments],
@@ -15,6 +18,7 @@ def tidemark(
         capture_output=True,
         text=True,
         check=False,
+        timeout=within_s,
     )
 
 

@@ -28,6 +28,11 @@ _TIMEOUT_S = 30.0
 _LISTEN_S = 0.2
 _ELECTION_S = 20.0
 _NO_LEADER = (KafkaError.LEADER_NOT_AVAILABLE, KafkaError.NOT_LEADER_FOR_PARTITION)
+_REFUSED = (
+    KafkaError.TOPIC_AUTHORIZATION_FAILED,
+    KafkaError.GROUP_AUTHORIZATION_FAILED,
+    KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+)
 _EARLIEST: OffsetSpec = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
 _LATEST: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call]
 
@@ -47,6 +52,14 @@ class Offsets:
     begin: int
     stable: int
     end: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retention:
+    """How long, and how much of a partition, Kafka keeps before it deletes; None: without a bound."""
+
+    time_ms: int | None
+    bytes: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,11 +122,18 @@ class KafkaCluster:
 
     def has_append_time(self, topic: str) -> bool:
         """Whether the broker sets the records' times, so that they never fall as offsets rise."""
-        return self._setting(topic, "message.timestamp.type") == "LogAppendTime"
+        return self._settings_of(topic)["message.timestamp.type"] == "LogAppendTime"
 
     def is_compacted(self, topic: str) -> bool:
         """Whether single records may vanish from the log."""
-        return "compact" in self._setting(topic, "cleanup.policy").split(",")
+        return "compact" in self._settings_of(topic)["cleanup.policy"].split(",")
+
+    def retention(self, topic: str) -> Retention:
+        settings = self._settings_of(topic)
+        if "delete" not in settings["cleanup.policy"]:
+            return Retention(time_ms=None, bytes=None)
+        time_ms, size = int(settings["retention.ms"]), int(settings["retention.bytes"])
+        return Retention(time_ms=time_ms if time_ms >= 0 else None, bytes=size if size >= 0 else None)
 
     def digests(self, topic: str, offsets: Mapping[int, int]) -> dict[int, str]:
         """The digest of the record at each partition's offset; none where a marker or a hole stands there."""
@@ -146,6 +166,12 @@ class KafkaCluster:
                     return
         finally:
             consumer.close()
+
+    def _settings_of(self, topic: str) -> dict[str, str]:
+        asked = ConfigResource(ConfigResource.Type.TOPIC, topic)
+        future = self._admin.describe_configs([asked], request_timeout=_TIMEOUT_S)[asked]
+        settings = self._answer(future, f"describe the settings of topic {topic}")
+        return {name: entry.value for name, entry in settings.items()}
 
     def _consumer(self, isolation: str) -> Consumer:
         return Consumer(
@@ -185,14 +211,11 @@ class KafkaCluster:
             return True
         if error.code() == KafkaError._AUTO_OFFSET_RESET:
             raise DataLoss(f"Cannot read {topic}-{message.partition()}: {error.str()}")
+        if error.code() in _REFUSED:
+            raise WrongUse(f"Cannot read {topic}: {self._name} refuses it: {error.str()}")
         if error.retriable():
             return False
         raise ServiceUnreachable(f"Cannot read {topic} from {self._name}: {error.str()}")
-
-    def _setting(self, topic: str, name: str) -> str:
-        asked = ConfigResource(ConfigResource.Type.TOPIC, topic)
-        future = self._admin.describe_configs([asked], request_timeout=_TIMEOUT_S)[asked]
-        return str(self._answer(future, f"describe the settings of topic {topic}")[name].value)
 
     def _list(
         self, topic: str, partitions: Sequence[int], spec: OffsetSpec, isolation: IsolationLevel
@@ -204,7 +227,7 @@ class KafkaCluster:
             except _NoLeader:
                 if time.monotonic() >= deadline:
                     raise
-                time.sleep(0.2)
+                time.sleep(_LISTEN_S)
 
     def _list_once(
         self, topic: str, partitions: Sequence[int], spec: OffsetSpec, isolation: IsolationLevel
@@ -220,6 +243,8 @@ class KafkaCluster:
             cause: KafkaError = error.args[0]
             if cause.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
                 raise WrongUse(f"Cannot {act}: {self._name} has no such topic") from error
+            if cause.code() in _REFUSED:
+                raise WrongUse(f"Cannot {act}: {self._name} refuses it: {cause.str()}") from error
             kind = _NoLeader if cause.code() in _NO_LEADER else ServiceUnreachable
             raise kind(f"Cannot {act}: {self._name} says {cause.str()}") from error
         except TimeoutError as error:

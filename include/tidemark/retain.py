@@ -52,12 +52,16 @@ class Retainer:
         transaction.commit()
         return token
 
-    def execute(self, token: str, leases: HourLeases, *, force: bool) -> Iterator[Day]:
-        """Remove exactly the days that the token was given for; yield each when it is gone."""
+    def listed(self, token: str) -> list[Day]:
+        """The days that the token was given for."""
         node = self._plan()
         if node is None or node.value.token != token:
             raise WrongUse(f"Cannot remove days of {self.ledger.stream}: {token} is not the token of the last list")
-        for day in (Day(name) for name in node.value.days):
+        return [Day(name) for name in node.value.days]
+
+    def execute(self, token: str, leases: HourLeases, *, force: bool) -> Iterator[Day]:
+        """Remove exactly the days that the token was given for; yield each when it is gone."""
+        for day in self.listed(token):
             held = self._held(day)
             if held and not force:
                 raise TidemarkError(f"Cannot remove {self.ledger.stream}/{day}: {held} since it was listed; --force")

@@ -205,7 +205,7 @@ def test_evict_asks_on_a_terminal(
         os.close(ours)
         os.close(theirs)
     assert done.returncode == code, done.stderr
-    assert "Evict it? [y/N]" in done.stdout
+    assert "Evict it? [y/N]" in done.stderr
     assert (read_lease(client, ledger.stream).owner is None) == (code == 0)
 
 

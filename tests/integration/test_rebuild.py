@@ -189,7 +189,7 @@ def _rebuild(pipeline: Pipeline, zookeeper: OwnZooKeeper, folder: Path) -> str:
     file = folder / "streams.yaml"
     file.write_text(json.dumps({"streams": {stream.name: settings}}))
     environment: Mapping[str, str] = {**zookeeper.environment(), "TIDEMARK_STREAMS": str(file)}
-    done = tidemark("rebuild", stream.name, environment=environment)
+    done = tidemark("rebuild", stream.name, "--yes", environment=environment)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

@@ -1,5 +1,6 @@
 """Old days go from a list that was shown before, flags first, and stay known as expired."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from subprocess import CompletedProcess
@@ -58,18 +59,24 @@ def test_a_dry_run_removes_nothing_and_its_token_removes_exactly_what_it_listed(
     listed, command = shown.stdout.splitlines()
     assert listed == f"{DAY} would be removed"
     assert rig.files() == before
-    assert run("retain", rig.stream.name, "--execute", "0123").returncode == 2
+    assert run("retain", rig.stream.name, "--execute", "0123", "--yes").returncode == 2
+    assert "say --yes" in run(*command.split()[1:]).stderr
+    assert rig.files() == before
+    listed_again = json.loads(run("retain", rig.stream.name, "--json").stdout)
+    assert listed_again == {"token": command.split()[-1], "days": [{"day": str(DAY), "held": None, "goes": True}]}
 
     # The next day is old enough now, but no list has named it.
     reach(rig, days=4)
-    done = run(*command.split()[1:])
-    assert done.stdout == f"{rig.stream.name}/{DAY} is removed\n", done.stderr
+    done = run(*command.split()[1:], "--yes")
+    announced, removed = done.stdout.splitlines()
+    assert announced.endswith(f"with flags and files: {DAY}")
+    assert removed == f"{rig.stream.name}/{DAY} is removed"
     assert [path for path in rig.files() if path.startswith(str(DAY))] == []
     tomorrow = str(Hour(HOUR.start_ms + 24 * HOUR_MS).day)
     assert {path: data for path, data in rig.files().items() if path.startswith(tomorrow)} == {
         path: data for path, data in before.items() if path.startswith(tomorrow)
     }
-    flags = run("flags", rig.stream.name, "--day", str(DAY))
+    flags = run("flags", rig.stream.name, str(DAY))
     assert flags.stdout.count("expired") == 24
     assert "expired" in run("why", rig.stream.name, str(HOUR)).stdout
 

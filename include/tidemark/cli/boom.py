@@ -1,6 +1,5 @@
 """`tidemark boom`: read, write and verify boom files."""
 
-import base64
 import json
 import os
 import re
@@ -15,6 +14,9 @@ from typing import TYPE_CHECKING, Annotated, BinaryIO, Final
 
 import typer
 
+from tidemark.cli.lines import line_as_json, line_as_text
+from tidemark.cli.progress import progress
+from tidemark.cli.words import AsJsonLines
 from tidemark.errors import AlreadyExists, TidemarkError, WrongUse
 
 if TYPE_CHECKING:
@@ -28,8 +30,7 @@ _BATCH_BYTES: Final = 1 << 20
 _TIME: Final = re.compile(rb"-?[0-9]{1,18}")
 _SHOWN: Final = 60
 
-Files = Annotated[list[Path], typer.Argument(metavar="FILE…")]
-AsJson = Annotated[bool, typer.Option("--json", help="One JSON object a line.")]
+Files = Annotated[list[Path], typer.Argument(metavar="FILE", help="A boom file of this machine.")]
 
 
 class Packing(StrEnum):
@@ -38,29 +39,33 @@ class Packing(StrEnum):
 
 
 @app.command()
-def read(files: Files, as_json: AsJson = False) -> None:
-    """Print `epoch_ms<TAB>message` for each line, raw bytes; --json where lines contain newlines.
+def read(files: Files, as_json: AsJsonLines = False) -> None:
+    """Print the lines of files as `epoch_ms<TAB>message`.
 
-    In JSON a message that is not UTF-8 is `message_base64`.
+    Raw bytes; in JSON a message that is not UTF-8 is `message_base64`.
     """
     from tidemark.boom.reader import read_lines
 
     show = _line_as_json if as_json else _line_as_text
-    for file in files:
-        with _opened(file) as source:
-            for line in read_lines(source, str(file)):
-                sys.stdout.buffer.write(show(line))
-    sys.stdout.buffer.flush()
+    with progress("Reading", beside_output=True) as bar:
+        for file in files:
+            with _opened(file) as source:
+                for line in read_lines(source, str(file)):
+                    sys.stdout.buffer.write(show(line))
+            bar.advance(len(files))
+        sys.stdout.buffer.flush()
 
 
 @app.command()
 def write(
-    out: Annotated[Path, typer.Argument(metavar="OUT.bm")],
-    compression: Annotated[Packing, typer.Option()] = Packing.SMALL,
+    out: Annotated[Path, typer.Argument(metavar="FILE", help="A new one: nothing is ever overwritten.")],
+    compression: Annotated[
+        Packing, typer.Option(metavar="small|fast", help="Fewer bytes, or less time.")
+    ] = Packing.SMALL,
 ) -> None:
-    """Write lines of `epoch_ms<TAB>message`, raw bytes, from standard input to a new file.
+    """Write lines of `epoch_ms<TAB>message` to a new file.
 
-    The file appears under its name when it is whole; nothing is ever overwritten.
+    Raw bytes, from standard input. The file appears under its name when it is whole.
     """
     with _created(out) as sink:
         summary = _write_lines(sys.stdin.buffer, sink, out, compression)
@@ -68,17 +73,22 @@ def write(
 
 
 @app.command()
-def verify(files: Files, as_json: AsJson = False) -> None:
-    """Decode every line; exit code 0 when all files are whole, 1 when one is damaged."""
+def verify(files: Files, as_json: AsJsonLines = False) -> None:
+    """Decode every line of files: are they whole?
+
+    Exit code 0 when all are, 1 when one is damaged.
+    """
     from tidemark.boom.verify import NOT_PROVEN
     from tidemark.boom.verify import verify as verify_file
 
     is_all_whole = True
-    for file in files:
-        with _opened(file) as source:
-            found = verify_file(source, str(file))
-        is_all_whole &= found.is_whole
-        typer.echo(_verification_as_json(found, NOT_PROVEN) if as_json else _verification_as_text(found))
+    with progress("Verifying") as bar:
+        for file in files:
+            with _opened(file) as source:
+                found = verify_file(source, str(file))
+            is_all_whole &= found.is_whole
+            bar.advance(len(files))
+            bar.say(_verification_as_json(found, NOT_PROVEN) if as_json else _verification_as_text(found))
     if not as_json:
         typer.echo(NOT_PROVEN)
     if not is_all_whole:
@@ -86,17 +96,12 @@ def verify(files: Files, as_json: AsJson = False) -> None:
 
 
 def _line_as_text(line: "BoomLine") -> bytes:
-    return b"%d\t%b\n" % (line.time_ms, line.message)
+    return line_as_text(line.time_ms, line.message)
 
 
 def _line_as_json(line: "BoomLine") -> bytes:
-    value: dict[str, object] = {"epoch_ms": line.time_ms}
-    try:
-        value["message"] = line.message.decode()
-    except UnicodeDecodeError:
-        value["message_base64"] = base64.b64encode(line.message).decode()
-    value |= {"create_time": line.create_time, "block_number": line.block_number, "index": line.index}
-    return json.dumps(value, ensure_ascii=False).encode() + b"\n"
+    more = {"create_time": line.create_time, "block_number": line.block_number, "index": line.index}
+    return line_as_json(line.time_ms, line.message, more)
 
 
 def _verification_as_text(found: "Verification") -> str:

@@ -1,14 +1,15 @@
 """`tidemark flags`: which hours are ready, and letting one be in spite of its gaps."""
 
-import json
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
 from tidemark.cli.confirm import confirm
 from tidemark.cli.default_command import ShowsByDefault
+from tidemark.cli.output import print_json, print_table
+from tidemark.cli.progress import progress
+from tidemark.cli.words import AsJson, HourName, StreamName, Yes
 from tidemark.environment import connection_from_environment, streams_file
 from tidemark.errors import WrongUse
 
@@ -17,7 +18,8 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     cls=ShowsByDefault,
-    help="Which hours are ready: `tidemark flags STREAM`.",
+    short_help="Which hours are ready; accept a gap, replay missed events.",
+    help="Which hours are ready: `tidemark flags STREAM [DAY]`.",
     no_args_is_help=True,
     subcommand_metavar="STREAM | COMMAND [ARGS]…",
 )
@@ -25,11 +27,16 @@ app = typer.Typer(
 
 @app.command()
 def show(
-    stream: Annotated[str, typer.Argument()],
-    day: Annotated[str | None, typer.Option(help="UTC: 2026-11-15; without it the last 24 hours.")] = None,
-    as_json: Annotated[bool, typer.Option("--json")] = False,
+    stream: StreamName,
+    day: Annotated[
+        str | None, typer.Argument(metavar="DAY", help="UTC: 2026-11-15; without it the last 24 hours.")
+    ] = None,
+    as_json: AsJson = False,
 ) -> None:
-    """Of each hour: its revision, lines, files and bytes, or why it has no flag. Changes nothing."""
+    """Of each hour its revision and size, or why it has no flag.
+
+    Lines, files and bytes are those that the newest flag names. Changes nothing.
+    """
     from tidemark.config import load_stream
     from tidemark.drive.services import now_ms
     from tidemark.inspect.flags import view_flags
@@ -42,22 +49,25 @@ def show(
     last = [Hour(Hour.of(now).start_ms - back * HOUR_MS) for back in range(24, 0, -1)]
     hours = hours_of_day(day) if day else tuple(last)
     storage = open_storage(configured.root, connection_from_environment)
-    with open_session(connection_from_environment) as client:
+    with progress(f"Reading the flags of {stream}"), open_session(connection_from_environment) as client:
         found = view_flags(client, stream, hours, storage, now)
     if as_json:
-        typer.echo(json.dumps([_as_json(row) for row in found], indent=2))
+        print_json([_as_json(row) for row in found])
     else:
-        Console().print(_table(found))
+        print_table(_table(found))
 
 
 @app.command()
 def accept(
-    stream: Annotated[str, typer.Argument()],
-    hour: Annotated[str, typer.Argument(help="UTC: 2026-11-15T07.")],
-    reason: Annotated[str, typer.Option(help="Why; it is written into the hour's flag.")],
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    stream: StreamName,
+    hour: HourName,
+    reason: Annotated[str, typer.Option(metavar="TEXT", help="Why; it is written into the hour's flag.")],
+    yes: Yes = False,
 ) -> None:
-    """Let an hour be published in spite of its gaps, which its flag will name. Exit code 1 when the answer is no."""
+    """Let an hour be published in spite of its gaps.
+
+    Its flag will name them, and the reason. Exit code 1 when the answer is no.
+    """
     from tidemark.config import load_stream
     from tidemark.drive.acts import accept_hour
     from tidemark.ledger.stream import StreamLedger
@@ -72,39 +82,42 @@ def accept(
         gaps = [gap for gap in StreamLedger(client, stream).hour(wanted).value.gaps if gap.accepted is None]
     for gap in gaps:
         typer.echo(f"{stream}/{wanted} is published without offsets [{gap.start}, {gap.end}) of shard {gap.shard}.")
-    if gaps and not yes:
-        confirm(f"Accept {stream}/{wanted}?")
+    if gaps:
+        confirm(f"Accept {stream}/{wanted}?", yes=yes)
     task = Task(name=f"tidemark flags accept {stream} {wanted}", attempt=1)
-    act = accept_hour(configured, wanted, reason, connection_from_environment, task)
+    with progress(f"Accepting {stream}/{wanted}"):
+        act = accept_hour(configured, wanted, reason, connection_from_environment, task)
     typer.echo(f"{stream}/{wanted} is held by no gap any more: {act}. The next publish task writes its flag.")
 
 
 @app.command()
 def replay(
-    dag: Annotated[str, typer.Argument(help="A DAG that is scheduled by Tidemark's assets.")],
-    days: Annotated[int, typer.Option(min=1, help="How far back to look for events that it missed.")] = 7,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    dag: Annotated[str, typer.Argument(metavar="DAG", help="One that is scheduled by Tidemark's assets.")],
+    days: Annotated[int, typer.Option(metavar="N", min=1, help="How many days back, with today.")] = 7,
+    yes: Yes = False,
 ) -> None:
-    """Run a DAG for the hours or days whose events it missed while it was paused, and no other DAG.
+    """Run a DAG for the hours or days that it missed while paused.
 
-    Asks Airflow (connection airflow_api). Exit code 1 when the answer is no.
+    Those whose events it missed, and no other DAG. Asks Airflow (connection airflow_api). Exit code 1 when the answer
+    is no.
     """
     from datetime import UTC, datetime, timedelta
 
     from tidemark.airflow import AirflowApi
     from tidemark.drive.replay import find_missed, start_runs
 
-    api = AirflowApi.connect(connection_from_environment)
     now = datetime.now(UTC)
-    missed = find_missed(api, dag, now - timedelta(days=days), now)
+    with progress("Asking Airflow"):
+        api = AirflowApi.connect(connection_from_environment)
+        missed = find_missed(api, dag, now - timedelta(days=days), now)
     for one in missed:
         typer.echo(f"{dag} missed {one.key}.")
     if not missed:
         typer.echo(f"{dag} missed nothing in {days} days.")
         return
-    if not yes:
-        confirm(f"Run {dag} for {len(missed)} keys?")
-    started = start_runs(api, dag, missed)
+    confirm(f"Run {dag} for {len(missed)} keys?", yes=yes)
+    with progress(f"Starting runs of {dag}"):
+        started = start_runs(api, dag, missed)
     typer.echo(f"{len(started)} runs of {dag} are queued.")
 
 

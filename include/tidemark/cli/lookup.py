@@ -1,7 +1,6 @@
 """`tidemark locate` and `tidemark cat`: lines of the archive by index and block, without reading an hour."""
 
 import json
-import os
 import re
 import sys
 from collections.abc import Iterator
@@ -10,9 +9,10 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn
 
+from tidemark.cli.lines import line_as_json, line_as_text
+from tidemark.cli.progress import progress
+from tidemark.cli.words import AsJson, AsJsonLines, HourName, StreamName
 from tidemark.environment import connection_from_environment, streams_file
 from tidemark.errors import WrongUse
 
@@ -21,22 +21,26 @@ if TYPE_CHECKING:
     from tidemark.ledger.stream import StreamLedger
     from tidemark.storage import Storage
 
-AsJson = Annotated[bool, typer.Option("--json")]
+_TIME = "2026-11-15T07:12:31Z"
 
 
 def locate(
-    stream: Annotated[str, typer.Argument()],
-    shard: Annotated[str | None, typer.Argument(help="0001-3: partition 3 of timeline 1.")] = None,
+    stream: StreamName,
+    shard: Annotated[str | None, typer.Argument(metavar="SHARD", help="0001-3: partition 3 of timeline 1.")] = None,
     offset: Annotated[
-        int | None, typer.Argument(help="Its offset in Kafka; -1: the last line of the timelines before.")
+        int | None,
+        typer.Argument(metavar="OFFSET", help="Its offset in Kafka; -1: the last line of the timelines before."),
     ] = None,
-    time: Annotated[str | None, typer.Option(help="The first line at or after: 2026-11-15T07:12:31Z.")] = None,
-    source: Annotated[str | None, typer.Option(help="A file that a shift wrote: where its pieces are.")] = None,
+    time: Annotated[str | None, typer.Option(metavar="TIME", help=f"The first line at or after: {_TIME}.")] = None,
+    source: Annotated[
+        str | None, typer.Option(metavar="FILE", help="A file that a shift wrote: where its pieces are.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Print a line, its file and byte range: by SHARD OFFSET, by --time, or the places of a --source.
+    """Find a line by offset or time: its file and byte range.
 
-    Reads the index and one block, and changes nothing. Exit code 1 when there is no such line.
+    By SHARD OFFSET or by --time; or the places of a --source. Reads the index and one block, and changes nothing. Exit
+    code 1 when there is no such line.
     """
     from tidemark.inspect.locate import locate_offset, locate_source, locate_time
     from tidemark.names import Shard
@@ -44,24 +48,33 @@ def locate(
     wanted = Shard.parse(shard) if shard else None
     if (offset is not None) + (time is not None) + (source is not None) != 1 or (offset is not None and not wanted):
         raise WrongUse("Cannot locate that: wanted SHARD OFFSET, or --time, or --source")
-    with _opened(stream) as (storage, ledger):
+    since = _parse_time(time) if time is not None else None
+    pieces = line = None
+    with progress(f"Looking in {stream}"), _opened(stream) as (storage, ledger):
         if source is not None:
-            path, pieces = locate_source(storage, ledger, source)
-            _show_pieces(path, [_piece(piece) for piece in pieces], as_json)
-        elif time is not None:
-            _show_line(locate_time(storage, ledger, _parse_time(time), wanted), as_json)
+            pieces = locate_source(storage, ledger, source)
+        elif since is not None:
+            line = locate_time(storage, ledger, since, wanted)
         elif wanted and offset is not None:
-            _show_line(locate_offset(storage, ledger, wanted, offset), as_json)
+            line = locate_offset(storage, ledger, wanted, offset)
+    if pieces:
+        _show_pieces(pieces[0], [_piece(piece) for piece in pieces[1]], as_json)
+    if line:
+        _show_line(line, as_json)
 
 
 def cat(
-    stream: Annotated[str, typer.Argument()],
-    hour: Annotated[str, typer.Argument(help="UTC: 2026-11-15T07.")],
-    start: Annotated[str | None, typer.Option("--from", help="Only lines at or after: 2026-11-15T07:12:31Z.")] = None,
-    end: Annotated[str | None, typer.Option("--to", help="Only lines before.")] = None,
-    grep: Annotated[str | None, typer.Option(help="Only lines that match this regular expression.")] = None,
+    stream: StreamName,
+    hour: HourName,
+    start: Annotated[str | None, typer.Option("--from", metavar="TIME", help=f"Lines at or after: {_TIME}.")] = None,
+    end: Annotated[str | None, typer.Option("--to", metavar="TIME", help="Lines before.")] = None,
+    grep: Annotated[str | None, typer.Option(metavar="REGEX", help="Lines that match this regular expression.")] = None,
+    as_json: AsJsonLines = False,
 ) -> None:
-    """Print `epoch_ms<TAB>message` for each line of an hour, as files have them. Reads only blocks that can match."""
+    """Print the lines of an hour as `epoch_ms<TAB>message`.
+
+    Raw bytes, in the order of the files; reads only blocks that can match.
+    """
     from tidemark.inspect.places import places_of_hour, read_places
     from tidemark.names import Hour
 
@@ -69,15 +82,16 @@ def cat(
     last = _parse_time(end) if end else sys.maxsize
     pattern = _parse_pattern(grep)
     wanted = Hour.parse(hour)
-    with _opened(stream) as (storage, ledger), _progress() as progress, _ended_by_reader():
+    show = line_as_json if as_json else line_as_text
+    with progress(f"Reading {stream}/{wanted}", beside_output=True) as bar, _opened(stream) as (storage, ledger):
         known = places_of_hour(storage, ledger, wanted)
         places = [place for place in known if place.block.max_ms >= first and place.block.min_ms < last]
-        task = progress.add_task(str(wanted), total=sum(place.block.end - place.block.start for place in places))
+        total = sum(place.block.end - place.block.start for place in places)
         for place, lines in read_places(storage, places):
             for line in lines:
                 if first <= line.time_ms < last and (pattern is None or pattern.search(line.message)):
-                    sys.stdout.buffer.write(b"%d\t%b\n" % (line.time_ms, line.message))
-            progress.advance(task, place.block.end - place.block.start)
+                    sys.stdout.buffer.write(show(line.time_ms, line.message))
+            bar.advance(total, by=place.block.end - place.block.start)
         sys.stdout.buffer.flush()
 
 
@@ -93,28 +107,13 @@ def _opened(stream: str) -> "Iterator[tuple[Storage, StreamLedger]]":
         yield open_storage(configured.root, connection_from_environment), StreamLedger(client, stream)
 
 
-@contextmanager
-def _ended_by_reader() -> Iterator[None]:
-    """`… | head` closes the pipe: that is an end, not an error."""
-    try:
-        yield
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
-def _progress() -> Progress:
-    console = Console(stderr=True)
-    columns = (BarColumn(), DownloadColumn(), TimeRemainingColumn())
-    return Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
-
-
 def _parse_time(text: str) -> int:
     from tidemark.names import milliseconds
 
     try:
         return milliseconds(datetime.fromisoformat(text))
     except ValueError:
-        raise WrongUse(f"Cannot read {text!r} as a time: wanted one with its zone, 2026-11-15T07:12:31Z") from None
+        raise WrongUse(f"Cannot read {text!r} as a time: wanted one with its zone, {_TIME}") from None
 
 
 def _parse_pattern(text: str | None) -> "re.Pattern[bytes] | None":

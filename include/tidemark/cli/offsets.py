@@ -1,14 +1,15 @@
 """`tidemark offsets`: how far a stream is, and how to move it forward."""
 
-import json
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
 from tidemark.cli.confirm import confirm
 from tidemark.cli.default_command import ShowsByDefault
+from tidemark.cli.output import print_json, print_table
+from tidemark.cli.progress import progress
+from tidemark.cli.words import AsJson, StreamName, Yes
 from tidemark.cli.workers import describe_lease, lease_as_json
 from tidemark.environment import connection_from_environment, streams_file
 from tidemark.names import isoformat, valid_stream
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     cls=ShowsByDefault,
+    short_help="How far a stream is, shard by shard; set gives records up.",
     help="How far a stream is: `tidemark offsets STREAM`.",
     no_args_is_help=True,
     subcommand_metavar="STREAM | COMMAND [ARGS]…",
@@ -26,20 +28,17 @@ app = typer.Typer(
 
 
 @app.command()
-def show(
-    stream: Annotated[str, typer.Argument()],
-    as_json: Annotated[bool, typer.Option("--json")] = False,
-) -> None:
-    """Of each shard: next, Kafka's end, lag, cursor and watermark; the open shift and the lease. Changes nothing.
+def show(stream: StreamName, as_json: AsJson = False) -> None:
+    """Of each shard next, Kafka's end, lag, cursor and watermark.
 
-    Exit code 1 when the stream was never planned.
+    And of the stream the open shift and the lease. Changes nothing. Exit code 1 when it was never planned.
     """
     from tidemark.config import load_stream
     from tidemark.inspect.offsets import NeverPlanned, view_offsets
     from tidemark.ledger.zookeeper import open_session
 
     valid_stream(stream)
-    with open_session(connection_from_environment) as client:
+    with progress(f"Asking for the offsets of {stream}"), open_session(connection_from_environment) as client:
         try:
             found = view_offsets(client, stream, connection_from_environment)
         except NeverPlanned:
@@ -47,21 +46,22 @@ def show(
             load_stream(streams_file(), stream)
             raise
     if as_json:
-        typer.echo(json.dumps(_as_json(found), indent=2))
+        print_json(_as_json(found))
     else:
-        _print(found, Console())
+        _print(found)
 
 
 @app.command("set")
 def set_offset(
-    stream: Annotated[str, typer.Argument()],
-    shard: Annotated[str, typer.Argument(help="As `tidemark offsets` names it: 0001-3.")],
-    offset: Annotated[int, typer.Argument(min=0)],
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    stream: StreamName,
+    shard: Annotated[str, typer.Argument(metavar="SHARD", help="As `tidemark offsets` names it: 0001-3.")],
+    offset: Annotated[int, typer.Argument(metavar="OFFSET", min=0, help="Where it goes on.")],
+    yes: Yes = False,
 ) -> None:
-    """Give up records: move a shard forward, or confirm its position on a log that was replaced.
+    """Give up records: move a shard forward.
 
-    What is given up is a gap on record, which holds its hours. Exit code 1 when the answer is no.
+    Or confirm its position on a log that was replaced. What is given up is a gap on record, which holds its hours.
+    Exit code 1 when the answer is no.
     """
     from tidemark.config import load_stream
     from tidemark.drive.acts import look_at_move, move_shard
@@ -69,11 +69,13 @@ def set_offset(
 
     configured = load_stream(streams_file(), stream)
     wanted = Shard.parse(shard)
-    _announce(stream, look_at_move(configured, wanted, offset, connection_from_environment))
-    if not yes:
-        confirm(f"Move {stream}/{wanted}?")
+    with progress(f"Looking at {stream}/{wanted}"):
+        outlook = look_at_move(configured, wanted, offset, connection_from_environment)
+    _announce(stream, outlook)
+    confirm(f"Move {stream}/{wanted}?", yes=yes)
     task = Task(name=f"tidemark offsets set {stream} {wanted} {offset}", attempt=1)
-    act = move_shard(configured, wanted, offset, connection_from_environment, task)
+    with progress(f"Moving {stream}/{wanted}"):
+        act = move_shard(configured, wanted, offset, connection_from_environment, task)
     typer.echo(f"{stream}/{wanted} goes on at {offset}: {act}")
 
 
@@ -117,7 +119,7 @@ def _as_json(found: "StreamOffsets") -> dict[str, Any]:
     }
 
 
-def _print(found: "StreamOffsets", console: Console) -> None:
+def _print(found: "StreamOffsets") -> None:
     table = Table("shard", box=None)
     for heading in ("next", "end", "lag"):
         table.add_column(heading, justify="right")
@@ -127,10 +129,10 @@ def _print(found: "StreamOffsets", console: Console) -> None:
         watermark = "completed" if row.completed else _time(row.watermark_ms) or "never planned"
         following = "-" if row.next is None else str(row.next)
         table.add_row(str(row.shard), following, str(row.end), str(row.lag), str(row.cursor or "-"), watermark)
-    console.print(table)
-    console.print(f"lag    {found.lag} records", highlight=False)
-    console.print(f"shift  {found.open or 'none'} open, {found.number} planned", highlight=False)
-    console.print(f"lease  {describe_lease(found.lease) if found.lease else 'never taken'}", highlight=False)
+    print_table(table)
+    typer.echo(f"lag    {found.lag} records")
+    typer.echo(f"shift  {found.open or 'none'} open, {found.number} planned")
+    typer.echo(f"lease  {describe_lease(found.lease) if found.lease else 'never taken'}")
 
 
 def _time(time_ms: int | None) -> str | None:

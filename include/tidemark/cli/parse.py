@@ -8,9 +8,10 @@ _BATCH_BYTES: Final = 1 << 20
 
 
 def parse() -> None:
-    """Read raw messages, one a line, from standard input; print `epoch_ms<TAB>line`, `-` without a time.
+    """Try on your own messages what `timestamp: message` makes.
 
-    A year that a message does not tell is guessed as for a record of this moment.
+    Reads raw messages, one a line, from standard input and prints `epoch_ms<TAB>line`, `-` without a time. A year that
+    a message does not tell is guessed as for a record of this moment.
     """
     now_ms = time.time_ns() // 1_000_000
     while batch := sys.stdin.buffer.readlines(_BATCH_BYTES):

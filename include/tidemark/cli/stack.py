@@ -1,6 +1,5 @@
 """`tidemark stack`: the embedded stack."""
 
-import json
 import shlex
 import time
 from collections.abc import Mapping
@@ -8,9 +7,10 @@ from dataclasses import asdict
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
+from tidemark.cli.output import print_json, print_table
+from tidemark.cli.words import AsJson
 from tidemark.environment import stack_folder
 from tidemark.stack import DEFAULT_SERVICES, PORT_NAMES, ServiceStatus, Stack
 from tidemark.stack.jars import JAR_SETS, jar_paths, resolve_jars
@@ -18,6 +18,7 @@ from tidemark.stack.java import find_java
 from tidemark.stack.ports import parse_ports
 
 app = typer.Typer(
+    short_help="ZooKeeper, Kafka, HDFS, Spark and Airflow: up, down, status.",
     help="ZooKeeper, Kafka, HDFS, Spark and Airflow on this machine, below one folder (TIDEMARK_HOME).",
     no_args_is_help=True,
 )
@@ -27,11 +28,14 @@ app = typer.Typer(
 def up(
     services: Annotated[
         list[str] | None,
-        typer.Argument(help="Services to start; all but the Spark cluster if none is named."),
+        typer.Argument(metavar="SERVICE", help="All but the Spark cluster if none is named."),
     ] = None,
-    port: Annotated[list[str] | None, typer.Option(help="A fixed port, as in kafka=9092; free ones otherwise.")] = None,
+    port: Annotated[list[str] | None, typer.Option(metavar="NAME=PORT", help="A fixed port, as in kafka=9092.")] = None,
 ) -> None:
-    """Start the services that do not run yet, and wait until all are healthy."""
+    """Start the services that do not run yet.
+
+    Waits until all are healthy; ports are free ones unless given.
+    """
     stack = Stack(stack_folder())
     ports = parse_ports(port or [], PORT_NAMES)
     begin = time.monotonic()
@@ -53,29 +57,35 @@ def down() -> None:
 
 
 @app.command()
-def status(as_json: Annotated[bool, typer.Option("--json")] = False) -> None:
-    """Say of each service whether it runs; exit code 1 unless all do."""
+def status(as_json: AsJson = False) -> None:
+    """Say of each service whether it runs.
+
+    Exit code 1 unless all do.
+    """
     statuses = Stack(stack_folder()).status()
     if as_json:
-        typer.echo(json.dumps([asdict(each) for each in statuses], default=str, indent=2))
+        print_json([{**asdict(each), "log": each.log and str(each.log)} for each in statuses])
     else:
-        Console().print(_table(statuses))
+        print_table(_table(statuses))
     raise typer.Exit(0 if all(each.running for each in statuses) else 1)
 
 
 @app.command()
 def env() -> None:
-    """Print the exports with which a client talks to the stack: eval "$(tidemark stack env)"."""
+    """Print the settings of a client: eval "$(tidemark stack env)".
+
+    As exports of a shell.
+    """
     typer.echo(to_exports(Stack(stack_folder()).environment()))
 
 
 @app.command()
-def jars(as_json: Annotated[bool, typer.Option("--json")] = False) -> None:
-    """Resolve the pinned jars into the cache folder and say where they are."""
+def jars(as_json: AsJson = False) -> None:
+    """Fetch the pinned jars into the cache folder."""
     resolve_jars(JAR_SETS, find_java(_say), _say)
     paths = {name: [str(path) for path in jar_paths(name)] for name in JAR_SETS}
     if as_json:
-        typer.echo(json.dumps(paths, indent=2))
+        print_json(paths)
     else:
         for name in JAR_SETS:
             typer.echo(f"{name}: {len(paths[name])} jars in {jar_paths(name)[0].parent}")

@@ -5,10 +5,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
 from tidemark.cli.confirm import confirm
+from tidemark.cli.output import print_json, print_table
+from tidemark.cli.progress import progress
+from tidemark.cli.words import AsJson, StreamName, TimelineNumber, Yes
 from tidemark.environment import connection_from_environment, streams_file
 from tidemark.errors import WrongUse
 from tidemark.names import isoformat, valid_cluster, valid_stream, valid_topic
@@ -17,18 +19,22 @@ if TYPE_CHECKING:
     from tidemark.inspect.timelines import ShardView, TimelineView
     from tidemark.plan.switch import SwitchOutlook
 
-app = typer.Typer(help="The topics and clusters that carry a stream, one after the other.", no_args_is_help=True)
-
-AsJson = Annotated[bool, typer.Option("--json")]
-Yes = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
+app = typer.Typer(
+    short_help="The topics that carried a stream; switch to another one.",
+    help="The topics and clusters that carry a stream, one after the other.",
+    no_args_is_help=True,
+)
 
 
 @app.command("list")
-def list_timelines(stream: Annotated[str, typer.Argument()], as_json: AsJson = False) -> None:
-    """The timelines of a stream and how many of their shards are completed. Changes nothing, asks no broker."""
+def list_timelines(stream: StreamName, as_json: AsJson = False) -> None:
+    """The timelines of a stream, and how far they are completed.
+
+    Changes nothing, asks no broker.
+    """
     views = _views(stream)
     if as_json:
-        typer.echo(json.dumps([_timeline_as_json(view) for view in views], indent=2))
+        print_json([_timeline_as_json(view) for view in views])
         return
     table = Table("timeline", "cluster", "topic", "since", "state", "completed", box=None)
     for view in views:
@@ -36,16 +42,19 @@ def list_timelines(stream: Annotated[str, typer.Argument()], as_json: AsJson = F
         found = view.timeline
         since = isoformat(found.switched_ms)
         table.add_row(str(view.order), found.cluster, found.topic, since, view.state, completed)
-    Console().print(table)
+    print_table(table)
 
 
 @app.command()
-def show(stream: Annotated[str, typer.Argument()], as_json: AsJson = False) -> None:
-    """The graph: every shard with its parents and its progress. Changes nothing, asks no broker."""
+def show(stream: StreamName, as_json: AsJson = False) -> None:
+    """The graph: every shard with its parents and its progress.
+
+    Changes nothing, asks no broker.
+    """
     views = _views(stream)
     if as_json:
         value = [{**_timeline_as_json(view), "shards": [_shard_as_json(s) for s in view.shards]} for view in views]
-        typer.echo(json.dumps(value, indent=2))
+        print_json(value)
         return
     for view in views:
         found = view.timeline
@@ -56,19 +65,20 @@ def show(stream: Annotated[str, typer.Argument()], as_json: AsJson = False) -> N
 
 @app.command()
 def switch(
-    stream: Annotated[str, typer.Argument()],
-    cluster: Annotated[str, typer.Option(help="The connection kafka_CLUSTER.")],
-    topic: Annotated[str, typer.Option()],
+    stream: StreamName,
+    cluster: Annotated[str, typer.Option(metavar="NAME", help="The connection kafka_NAME.")],
+    topic: Annotated[str, typer.Option(metavar="NAME", help="The new topic; it must exist.")],
     latest: Annotated[
         Path | None,
         typer.Option(
+            metavar="FILE",
             exists=True,
             dir_okay=False,
             help="Last offsets of the old topic, -1 for none: a JSON list.",
         ),
     ] = None,
     stable_for: Annotated[
-        str | None, typer.Option(help="How long the old topic's ends must stand still; 30s when neither is given.")
+        str | None, typer.Option(metavar="TIME", help="How long the old ends must stand still; 30s without it.")
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would happen, change nothing.")] = False,
     evict: Annotated[
@@ -76,9 +86,10 @@ def switch(
     ] = False,
     yes: Yes = False,
 ) -> None:
-    """Go on with another topic: close the present timeline, open the next one. All of it happens, or nothing.
+    """Go on with another topic, and close the present timeline.
 
-    Records that appear in the old topic later are read, too, and raise an alarm. Exit code 1 when the answer is no.
+    All of it happens, or nothing. Records that appear in the old topic later are read, too, and raise an alarm. Exit
+    code 1 when the answer is no.
     """
     from tidemark.config import load_stream, parse_duration
     from tidemark.drive.acts import STABLE_S, look_at_switch, switch_timeline
@@ -89,51 +100,53 @@ def switch(
     configured = load_stream(streams_file(), stream)
     offsets = _read_latest(latest) if latest else None
     stable_s = parse_duration(stable_for).total_seconds() if stable_for else STABLE_S
-    outlook = look_at_switch(configured, valid_cluster(cluster), valid_topic(topic), connection_from_environment)
+    valid_cluster(cluster), valid_topic(topic)
+    with progress(f"Looking at {topic} on {cluster}"):
+        outlook = look_at_switch(configured, cluster, topic, connection_from_environment)
     _announce(stream, outlook)
     if dry_run:
         return
-    if not yes:
-        confirm(f"Switch {stream}?")
-    act = switch_timeline(
-        configured,
-        outlook,
-        connection_from_environment,
-        Task(name=f"tidemark timeline switch {stream} {cluster} {topic}", attempt=1),
-        latest=offsets,
-        stable_s=stable_s,
-        evict=evict,
-        on_step=typer.echo,
-    )
+    confirm(f"Switch {stream}?", yes=yes)
+    with progress(f"Switching {stream}") as bar:
+        act = switch_timeline(
+            configured,
+            outlook,
+            connection_from_environment,
+            Task(name=f"tidemark timeline switch {stream} {cluster} {topic}", attempt=1),
+            latest=offsets,
+            stable_s=stable_s,
+            evict=evict,
+            on_step=bar.say,
+        )
     typer.echo(f"{stream} goes on with {topic} on {cluster}: {act}")
 
 
 @app.command()
-def retire(
-    stream: Annotated[str, typer.Argument()], timeline: Annotated[int, typer.Argument(min=1)], yes: Yes = False
-) -> None:
-    """Ask a completed timeline no more: its topic may be deleted. Exit code 1 when the answer is no."""
-    if not yes:
-        confirm(f"Retire timeline {timeline} of {stream}? Records that its topic gets from now on are not read.")
+def retire(stream: StreamName, timeline: TimelineNumber, yes: Yes = False) -> None:
+    """Ask a completed timeline no more: its topic may be deleted.
+
+    Exit code 1 when the answer is no.
+    """
+    valid_stream(stream)
+    typer.echo(f"Records that the topic of timeline {timeline} gets from now on are not read.")
+    confirm(f"Retire timeline {timeline} of {stream}?", yes=yes)
     act = _retire(stream, timeline, abandoned=False)
     typer.echo(f"Timeline {timeline} of {stream} is retired: {act}")
 
 
 @app.command()
-def abandon(
-    stream: Annotated[str, typer.Argument()], timeline: Annotated[int, typer.Argument(min=1)], yes: Yes = False
-) -> None:
-    """Give up what a closed timeline still had to be read: a gap on record, which holds its hours.
+def abandon(stream: StreamName, timeline: TimelineNumber, yes: Yes = False) -> None:
+    """Give up what a closed timeline still had to be read.
 
-    For a cluster that is gone for good. Exit code 1 when the answer is no.
+    It becomes a gap on record, which holds its hours. For a cluster that is gone for good. Exit code 1 when the answer
+    is no.
     """
     for view in _views(stream):
         if view.order == timeline:
             for shard in view.shards:
                 if not shard.completed:
                     typer.echo(f"Given up: {_describe(shard)}")
-    if not yes:
-        confirm(f"Abandon timeline {timeline} of {stream}?")
+    confirm(f"Abandon timeline {timeline} of {stream}?", yes=yes)
     act = _retire(stream, timeline, abandoned=True)
     typer.echo(f"Timeline {timeline} of {stream} is abandoned: {act}")
 
@@ -147,7 +160,8 @@ def _retire(stream: str, timeline: int, *, abandoned: bool) -> str:
     name = "abandon" if abandoned else "retire"
     task = Task(name=f"tidemark timeline {name} {stream} {timeline}", attempt=1)
     retirement = Retirement(timeline=timeline, abandoned=abandoned)
-    return retire_timeline(load_stream(streams_file(), stream), retirement, connection_from_environment, task)
+    with progress(f"Closing timeline {timeline} of {stream} for good"):
+        return retire_timeline(load_stream(streams_file(), stream), retirement, connection_from_environment, task)
 
 
 def _read_latest(path: Path) -> list[int]:
@@ -165,7 +179,7 @@ def _views(stream: str) -> "list[TimelineView]":
     from tidemark.ledger.zookeeper import open_session
 
     valid_stream(stream)
-    with open_session(connection_from_environment) as client:
+    with progress(f"Reading the timelines of {stream}"), open_session(connection_from_environment) as client:
         return view_timelines(client, stream)
 
 

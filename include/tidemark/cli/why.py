@@ -1,26 +1,27 @@
 """`tidemark why`: why an hour or a day is not ready."""
 
-import json
-from typing import Annotated
-
 import typer
 
+from tidemark.cli.output import print_json
+from tidemark.cli.progress import progress
+from tidemark.cli.words import AsJson, HourOrDay, StreamName
 from tidemark.environment import connection_from_environment, streams_file
 
 
-def why(
-    stream: Annotated[str, typer.Argument()],
-    subject: Annotated[str, typer.Argument(metavar="HOUR|DAY", help="UTC: 2026-11-15T07 or 2026-11-15.")],
-    as_json: Annotated[bool, typer.Option("--json")] = False,
-) -> None:
-    """Say why an hour or a day is not ready and what would end that; of a ready one, what proves it.
+def why(stream: StreamName, subject: HourOrDay, as_json: AsJson = False) -> None:
+    """Why an hour or a day is not ready, or what proves that it is.
 
-    Exit code 0 when it is ready, 1 when not.
+    Of one that is not ready also what would end that. Exit code 0 when it is ready, 1 when not.
     """
     from tidemark.config import load_stream
     from tidemark.drive.why import why as ask
     from tidemark.names import parse_subject
 
-    answer = ask(load_stream(streams_file(), stream), parse_subject(subject), connection_from_environment)
-    typer.echo(json.dumps(answer.as_json(), indent=2) if as_json else "\n".join(answer.lines(stream)))
+    configured, wanted = load_stream(streams_file(), stream), parse_subject(subject)
+    with progress(f"Asking why {stream}/{wanted} is not ready"):
+        answer = ask(configured, wanted, connection_from_environment)
+    if as_json:
+        print_json(answer.as_json())
+    else:
+        typer.echo("\n".join(answer.lines(stream)))
     raise typer.Exit(0 if answer.is_ready else 1)

@@ -1,15 +1,16 @@
 """`tidemark workers`: who holds what, and how to take it from him."""
 
-import json
 import re
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
 from tidemark.cli.confirm import confirm
 from tidemark.cli.default_command import ShowsByDefault
+from tidemark.cli.output import print_json, print_table
+from tidemark.cli.progress import progress
+from tidemark.cli.words import AsJson, Yes
 from tidemark.environment import connection_from_environment
 from tidemark.errors import TidemarkError, WrongUse
 from tidemark.names import isoformat
@@ -20,7 +21,8 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     cls=ShowsByDefault,
-    help="Who holds what; alone it shows that.",
+    short_help="Who works on what; evict frees what a worker holds.",
+    help="Who works on what: `tidemark workers`.",
     subcommand_metavar="[COMMAND] [ARGS]…",
 )
 
@@ -29,29 +31,31 @@ _SHOWN_QUEUES: Final = 4
 
 
 @app.command()
-def show(as_json: Annotated[bool, typer.Option("--json")] = False) -> None:
-    """The workers that live, and the lease of every stream. Changes nothing."""
+def show(as_json: AsJson = False) -> None:
+    """The workers that live, and the lease of every stream.
+
+    Changes nothing.
+    """
     from tidemark.inspect.workers import view_leases, view_workers
     from tidemark.ledger.zookeeper import open_session
 
-    with open_session(connection_from_environment) as client:
+    with progress("Looking for workers"), open_session(connection_from_environment) as client:
         workers, leases = view_workers(client), view_leases(client)
     if as_json:
         value = {
             "workers": [_worker_as_json(worker) for worker in workers],
             "leases": [lease_as_json(lease) for lease in leases],
         }
-        typer.echo(json.dumps(value, indent=2))
+        print_json(value)
     else:
-        console = Console()
-        console.print(_table_of_workers(workers) if workers else "No worker lives.")
-        console.print(_table_of_leases(leases) if leases else "No stream has a lease yet.")
+        print_table(_table_of_workers(workers) if workers else "No worker lives.")
+        print_table(_table_of_leases(leases) if leases else "No stream has a lease yet.")
 
 
 @app.command()
 def evict(
-    worker: Annotated[str, typer.Argument(help="As `tidemark workers` names it: worker-0000000101.")],
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    worker: Annotated[str, typer.Argument(metavar="WORKER", help="As `tidemark workers` names it: worker-0000000101.")],
+    yes: Yes = False,
 ) -> None:
     """Free the leases that a worker holds; its job cannot commit any more.
 
@@ -69,8 +73,7 @@ def evict(
             _say_that_nothing_is_held(worker, _lives(client, worker))
             return
         _announce(worker, holdings)
-        if not yes:
-            confirm("Evict it?")
+        confirm("Evict it?", yes=yes)
         for holding in holdings:
             was_held = free(client, worker, holding)
             typer.echo(f"{holding}: {'freed' if was_held else 'not held any more'}")

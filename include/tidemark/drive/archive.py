@@ -58,14 +58,17 @@ def archive_stream(
         _archive_hours(archiver, [hour for hour in busy if hour in still], OverSpark(spark))
 
 
-def check_archive(stream: Stream, day: Day | None, connections: Connections) -> Checked:
-    """Read every byte of every target, of one day or of all; change nothing."""
+def check_archive(
+    stream: Stream, day: Day | None, connections: Connections, *, on_hour: Callable[[int], None] = lambda _: None
+) -> Checked:
+    """Read every byte of every target, of one day or of all; change nothing. `on_hour` is told how many there are."""
     storage = open_storage(stream.root, connections)
     with open_session(connections) as client:
         ledger = StreamLedger(client, stream.name)
         surveyor = Surveyor(ledger=ledger, storage=storage)
         surveys, plans, without_index = [], {}, {}
-        for hour in _hours(ledger, day):
+        hours = _hours(ledger, day)
+        for hour in hours:
             record = ledger.hour(hour).value
             if record.archiving:
                 plans[hour] = record.archiving
@@ -73,6 +76,7 @@ def check_archive(stream: Stream, day: Day | None, connections: Connections) -> 
                 surveys.append(surveyor.look(hour, record, Here().verify))
             except NotFound as error:
                 without_index[hour] = str(error)
+            on_hour(len(hours))
         leftovers = Leftovers(ledger=ledger, storage=storage).find()
     return Checked(surveys=tuple(surveys), without_index=without_index, open_plans=plans, leftovers=tuple(leftovers))
 

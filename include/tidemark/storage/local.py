@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, BinaryIO, cast
 
 from tidemark.errors import AlreadyExists, NotFound, TidemarkError, WrongUse
 from tidemark.storage.paths import check_folder, check_path, check_range, join_path, part_beside
-from tidemark.storage.port import FileAttributes, FileStatus, Sink
+from tidemark.storage.port import FileAttributes, FileStatus, Sink, Space
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
@@ -107,6 +107,12 @@ class LocalStorage:
             if folder.is_file():
                 raise FileExistsError(errno.EEXIST, "it is a file", str(folder))
             _make_folders(folder)
+
+    def space(self) -> Space:
+        there = next(folder for folder in (self.root, *self.root.parents) if folder.exists())
+        with _told(f"look at the disk of {there}"):
+            found = shutil.disk_usage(there)
+        return Space(free=found.free, total=found.total, replication=1, nodes=1)
 
     def uri(self, path: str) -> str:
         return f"file://{self.root / check_folder(path)}"

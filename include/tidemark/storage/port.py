@@ -42,6 +42,18 @@ class FileAttributes:
             raise WrongUse(f"Cannot give files the replication {self.replication}: wanted 1 or more")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Space:
+    """Of the file system below the root, in bytes of its disks: a file takes its size `replication` times."""
+
+    free: int
+    total: int
+    replication: int
+    """What a file gets that asks for nothing else."""
+    nodes: int
+    """How many keep files at this moment: as many copies are possible."""
+
+
 class Sink(Protocol):
     def write(self, data: bytes | memoryview, /) -> int:
         """Take all of `data` and say how many bytes that were; not buffered, so write in large pieces."""
@@ -88,6 +100,9 @@ class Storage(Protocol):
 
     def make_folder(self, path: str) -> None:
         """Parents included; nothing happens when it is there, `AlreadyExists` when it is a file."""
+
+    def space(self) -> Space | None:
+        """What is left for the root, which need not be there yet; None when the service does not tell."""
 
     def uri(self, path: str) -> str:
         """The name by which Hadoop clients and Spark read it, not percent-encoded: a Hadoop `Path` is not."""

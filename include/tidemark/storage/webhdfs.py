@@ -24,7 +24,7 @@ from tidemark.errors import (
     WrongUse,
 )
 from tidemark.storage.paths import check_folder, check_path, check_range, join_path, parent_of, part_beside
-from tidemark.storage.port import FileAttributes, FileStatus, Sink
+from tidemark.storage.port import FileAttributes, FileStatus, Sink, Space
 from tidemark.storage.webhdfs_calls import AnswerLost, Client, ask, url_of
 from tidemark.storage.webhdfs_transfer import Download, Upload
 
@@ -36,6 +36,8 @@ _RETRY_SECONDS = 30.0
 _CONNECT_SECONDS = 5.0
 _LEAST_ANSWER_SECONDS = 10.0
 _DISCARD_SECONDS = 2.0
+_CAPACITY = "Hadoop:service=NameNode,name=FSNamesystem"
+_NO_QUOTA = -1
 
 
 class WebHdfsStorage:
@@ -135,6 +137,23 @@ class WebHdfsStorage:
         place = self._absolute(check_folder(path))
         self._ask(f"make the folder {self._where(path)}", lambda: self._client.makedirs(place))
 
+    def space(self) -> Space | None:
+        """Within the root's own quota; one of a folder above it is not looked for."""
+        act = f"ask for the space of {self._where('')}"
+        capacity = self._ask(act, lambda: self._client.bean(_CAPACITY))
+        defaults = self._ask_if_known(act, lambda: self._client._get_server_defaults("/").json()["FsServerDefaults"])
+        if capacity is None or defaults is None:
+            return None
+        summary = self._ask_if_known(act, lambda: self._client.content(self._root))
+        quota = summary["spaceQuota"] if summary else _NO_QUOTA
+        left = capacity["CapacityRemaining"]
+        return Space(
+            free=left if summary is None or quota < 0 else min(left, max(0, quota - summary["spaceConsumed"])),
+            total=capacity["CapacityTotal"] if quota < 0 else quota,
+            replication=defaults["replication"],
+            nodes=capacity["NumLiveDataNodes"],
+        )
+
     def uri(self, path: str) -> str:
         nearest = self._urls.split(";")[0].replace("http", "webhdfs", 1)
         service = str(self._connection.extra.get("namenode") or nearest)
@@ -147,6 +166,15 @@ class WebHdfsStorage:
 
     def _ask(self, act: str, request: Callable[[], T], *, repeat_lost: bool = True) -> T:
         return ask(act, request, self._retry_seconds, repeat_lost=repeat_lost)
+
+    def _ask_if_known(self, act: str, request: Callable[[], T]) -> T | None:
+        """None for what this HDFS does not know, or not yet."""
+        try:
+            return self._ask(act, request)
+        except ServiceUnreachable:
+            raise
+        except TidemarkError:
+            return None
 
     def _absolute(self, path: str) -> str:
         return f"{self._root}/{path}" if path else self._root

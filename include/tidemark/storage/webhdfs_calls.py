@@ -13,6 +13,7 @@ import requests
 import tenacity
 import urllib3.exceptions
 from hdfs import HdfsError, InsecureClient
+from hdfs.client import _Request
 from requests.adapters import HTTPAdapter
 
 from tidemark.environment import Connection
@@ -42,6 +43,8 @@ class AnswerLost(Exception):
 class Client(InsecureClient):  # type: ignore[misc]
     """The package's client, but it never asks the next NameNode for what the first may have done already."""
 
+    _get_server_defaults = _Request("GET")
+
     def __init__(self, connection: Connection, timeout: tuple[float, float]) -> None:
         session = requests.Session()
         session.trust_env = False
@@ -53,6 +56,12 @@ class Client(InsecureClient):  # type: ignore[misc]
     def resolve(self, hdfs_path: str) -> str:
         """Paths come whole; the package would read a name such as `#LATEST` as a wish."""
         return hdfs_path
+
+    def bean(self, name: str) -> dict[str, Any] | None:
+        """What the NameNode that answered last shows to monitoring; None where it shows nothing."""
+        response = self._request("GET", f"{self._urls[0].rstrip('/')}/jmx", params={"qry": name})
+        found = response.json().get("beans") if response.ok else None
+        return found[0] if found else None
 
     def _request(self, method: str, url: str, **settings: Any) -> requests.Response:
         try:
