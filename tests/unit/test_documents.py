@@ -69,7 +69,7 @@ def _check_command(command: Any, text: str) -> None:
     known = {option for parameter in command.params for option in (*parameter.opts, *parameter.secondary_opts)}
     for word in words:
         option = word.strip("[]\"'.,:;").partition("=")[0]
-        if option.startswith("--"):
+        if option.startswith("--") and option != "--":
             assert option in known | {"--help", "--version"}, f"tidemark {text}: {option}"
 
 

@@ -1,5 +1,6 @@
 """`tidemark flags`: which hours are ready, and letting one be in spite of its gaps."""
 
+from itertools import dropwhile
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -29,7 +30,8 @@ app = typer.Typer(
 def show(
     stream: StreamName,
     day: Annotated[
-        str | None, typer.Argument(metavar="DAY", help="UTC: 2026-11-15; without it the last 24 hours.")
+        str | None,
+        typer.Option(metavar="DAY", help="UTC: 2026-11-15; without it the last 24 hours since the stream began."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -51,6 +53,8 @@ def show(
     storage = open_storage(configured.root, connection_from_environment)
     with progress(f"Reading the flags of {stream}"), open_session(connection_from_environment) as client:
         found = view_flags(client, stream, hours, storage, now)
+    if not day:
+        found = list(dropwhile(_is_before_start, found)) or found[-1:]
     if as_json:
         print_json([_as_json(row) for row in found])
     else:
@@ -119,6 +123,12 @@ def replay(
     with progress(f"Starting runs of {dag}"):
         started = start_runs(api, dag, missed)
     typer.echo(f"{len(started)} runs of {dag} are queued.")
+
+
+def _is_before_start(row: "HourFlag") -> bool:
+    from tidemark.publish.rule import Cause
+
+    return any(reason.cause is Cause.BEFORE_START for reason in row.reasons)
 
 
 def _as_json(row: "HourFlag") -> dict[str, Any]:

@@ -29,7 +29,9 @@ def locate(
     shard: Annotated[str | None, typer.Argument(metavar="SHARD", help="0001-3: partition 3 of timeline 1.")] = None,
     offset: Annotated[
         int | None,
-        typer.Argument(metavar="OFFSET", help="Its offset in Kafka; -1: the last line of the timelines before."),
+        typer.Argument(
+            metavar="OFFSET", help="Its offset in Kafka; behind --, -1: the last line of the timelines before."
+        ),
     ] = None,
     time: Annotated[str | None, typer.Option(metavar="TIME", help=f"The first line at or after: {_TIME}.")] = None,
     source: Annotated[
