@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from kazoo.client import KazooClient
-from tests.rights import SETTINGS, THEIRS
+from tests.rights import SETTINGS, THEIRS, create_users
 from tests.services import connections_of
 
 from tidemark.demo.run import DAGS_PAUSED
@@ -55,3 +55,9 @@ def streams_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def airflow_environment(streams_file: Path) -> dict[str, str]:
     return {"TIDEMARK_STREAMS": str(streams_file), **DAGS_PAUSED, **SETTINGS}
+
+
+@pytest.fixture(scope="session")
+def airflow_stack(airflow_stack: Stack) -> Stack:
+    create_users(airflow_stack)
+    return airflow_stack
