@@ -1,6 +1,7 @@
 # Everything that a newcomer needs: `make demo` and `make test` set up what they lack.
 PYTHON ?= python3.11
 VENV := .venv
+WORKERS ?= 2
 BIN := $(VENV)/bin
 export UV_SYSTEM_CERTS := 1
 
@@ -28,8 +29,8 @@ down: $(VENV)/.ready ## End the stack that `make demo KEEP=1` left, and the one 
 	@TIDEMARK_HOME=$(CURDIR)/.tidemark/demo $(BIN)/tidemark stack down
 	@$(BIN)/tidemark stack down
 
-test: setup lint ## Check and test everything, on real services
-	@$(BIN)/pytest
+test: setup lint ## Check and test everything, on real services (WORKERS=1 for one stack instead of two)
+	@$(BIN)/pytest --numprocesses $(WORKERS) --dist loadgroup --no-loadscope-reorder
 
 test-long: setup ## Attack it longer: services ended, disks filled, executors and tasks killed (as root)
 	@$(BIN)/pytest tests/long

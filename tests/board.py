@@ -1,9 +1,7 @@
 """What the tests of the board look at: a stream with an empty hour, and one with a gap whose reason is markup."""
 
-import json
 from typing import NoReturn
 
-import requests
 from tests.pipeline import TASK, interval_of
 from tests.services import KafkaTopic, Sent, connections_of
 
@@ -48,12 +46,3 @@ def _run(stream: Stream, stack: Stack, hour: Hour) -> None:
 
 def _no_spark() -> NoReturn:
     raise AssertionError("an hour without records needs no Spark")
-
-
-def token_of(stack: Stack, user: str) -> str:
-    login = stack.login()
-    passwords = json.loads((stack.home / "airflow" / "passwords.json").read_text())
-    body = {"username": user, "password": passwords[user]}
-    answer = requests.post(f"{login.address}/auth/token", json=body, timeout=60)
-    answer.raise_for_status()
-    return str(answer.json()["access_token"])

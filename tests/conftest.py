@@ -4,7 +4,9 @@ import os
 import signal
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
+import psutil
 import pytest
 from hypothesis import HealthCheck, settings
 from pyspark.sql import SparkSession
@@ -13,18 +15,41 @@ from tests.clusters import TwoClusters
 from tidemark.stack import DATA_SERVICES, DEFAULT_SERVICES, SPARK_CLUSTER, Stack
 from tidemark.stack.jars import jar_paths, resolve_jars
 from tidemark.stack.java import find_java
+from tidemark.stack.processes import HOME_MARK
 
 # Machines are shared and noisy: no example fails for its time.
 settings.register_profile("tidemark", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("tidemark")
 
 
-@pytest.fixture(scope="session", autouse=True)
-def end_fixtures_when_terminated() -> Iterator[None]:
+def pytest_sessionstart() -> None:
     """pytest ends its fixtures after Ctrl-C, but of itself not when it is asked to terminate."""
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGTERM, before)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """For `pytest -n`: one worker alone has an Airflow, a file is not cut, and the longest begin.
+
+    The many short ones come last, so that the workers end together.
+    """
+    items.sort(key=lambda item: (not _needs_airflow(item), item.path.parent.name not in ("integration", "spark")))
+    for item in items:
+        item.add_marker(pytest.mark.xdist_group("airflow" if _needs_airflow(item) else item.path.stem))
+
+
+def _needs_airflow(item: pytest.Item) -> bool:
+    return "airflow_stack" in getattr(item, "fixturenames", ())
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """A worker that is interrupted has a few seconds only, then it is killed: its stacks are ended here."""
+    if session.config.getoption("numprocesses", None):
+        below = str(session.config._tmp_path_factory.getbasetemp())  # type: ignore[attr-defined]
+        marks = [(process.info["environ"] or {}).get(HOME_MARK, "") for process in psutil.process_iter(["environ"])]
+        for home in {mark for mark in marks if mark.startswith(below)}:
+            Stack(Path(home)).down()
 
 
 @pytest.fixture(scope="session")

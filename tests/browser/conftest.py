@@ -2,9 +2,10 @@ from pathlib import Path
 
 import pytest
 from tests.board import MARKUP
-from tests.rights import SETTINGS, THEIRS
+from tests.rights import SETTINGS, THEIRS, create_users
 
 from tidemark.demo.run import DAGS_PAUSED
+from tidemark.stack import Stack
 
 
 @pytest.fixture(scope="session")
@@ -24,3 +25,9 @@ def streams_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def airflow_environment(streams_file: Path) -> dict[str, str]:
     return {"TIDEMARK_STREAMS": str(streams_file), **DAGS_PAUSED, **SETTINGS}
+
+
+@pytest.fixture(scope="session")
+def airflow_stack(airflow_stack: Stack) -> Stack:
+    create_users(airflow_stack)
+    return airflow_stack

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.board import FIRST, MARKUP, SECOND, THIRD, fill, token_of
+from tests.board import FIRST, MARKUP, SECOND, THIRD, fill
 from tests.browser.chromium import Page, open_browser
-from tests.rights import NARROW, THEIRS
+from tests.rights import NARROW, THEIRS, token_of
 
 from tidemark.config import load_stream
 from tidemark.demo.airflow import AirflowClient

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from kazoo.client import KazooClient
-from tests.rights import SETTINGS, THEIRS
+from tests.rights import SETTINGS, THEIRS, create_users
 from tests.services import connections_of
 from tests.statsd import StatsdServer, statsd_server
 
@@ -64,3 +64,9 @@ def statsd() -> Iterator[StatsdServer]:
 @pytest.fixture(scope="session")
 def airflow_environment(streams_file: Path, statsd: StatsdServer) -> dict[str, str]:
     return {"TIDEMARK_STREAMS": str(streams_file), **DAGS_PAUSED, **SETTINGS, **statsd.settings()}
+
+
+@pytest.fixture(scope="session")
+def airflow_stack(airflow_stack: Stack) -> Stack:
+    create_users(airflow_stack)
+    return airflow_stack

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 import requests
-from tests.board import FIRST, MARKUP, SECOND, THIRD, fill, token_of
+from tests.board import FIRST, MARKUP, SECOND, THIRD, fill
 from tests.pipeline import interval_of
-from tests.rights import NARROW, THEIRS
+from tests.rights import NARROW, THEIRS, token_of
 from tests.services import connections_of, unique
 
 from tidemark.config import Stream, load_stream

@@ -31,7 +31,7 @@ def show(
     stream: StreamName,
     day: Annotated[
         str | None,
-        typer.Option(metavar="DAY", help="UTC: 2026-11-15; without it the last 24 hours since the stream began."),
+        typer.Option(metavar="DAY", help="UTC: 2026-11-15; without it the last 24 hours."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
