@@ -26,6 +26,7 @@ from tidemark.ledger.stream import StreamLedger
 from tidemark.ledger.zookeeper import Watch, children_of_many, read_many
 from tidemark.names import HOUR_MS, Hour, duration_ms, hours_of_day, milliseconds
 from tidemark.publish.flag import read_hour_flag
+from tidemark.publish.sweep import unfinished_days
 from tidemark.storage import Storage, open_storage
 
 IN_TIME = timedelta(hours=1)
@@ -229,6 +230,14 @@ class Board:
                 delay_ms=milliseconds(datetime.fromisoformat(first["published"])) - hour.end_ms,
             )
         return None
+
+
+def unfinished_calendar(client: KazooClient, stream: Stream, connections: Connections, now_ms: int) -> Calendar:
+    """The days, up to the present one, of which an hour has no flag yet or waits for the next."""
+    ledger = StreamLedger(client, stream.name)
+    days = unfinished_days(ledger, ledger.positions().value, Hour.of(now_ms).end_ms)
+    (calendar,) = Board(client, connections).calendars([stream], days, now_ms)
+    return calendar
 
 
 def _calendar(

@@ -5,6 +5,7 @@ from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field, replace
 from datetime import timedelta
 from enum import StrEnum
+from functools import partial
 from typing import Any, Final, TypeVar
 
 from kazoo.client import KazooClient
@@ -16,14 +17,13 @@ from tidemark.config import Stream
 from tidemark.drive.services import attributes_of
 from tidemark.environment import WEBHDFS, ZOOKEEPER, Connection, Connections, kafka_connection
 from tidemark.errors import ServiceUnreachable, TidemarkError, WrongUse
-from tidemark.inspect.board import Board, last_days
+from tidemark.inspect.board import Board, Calendar, last_days, unfinished_calendar
 from tidemark.kafka import KafkaCluster, Offsets
-from tidemark.ledger.records import HourState, ShardPosition
+from tidemark.ledger.records import ShardPosition
 from tidemark.ledger.stream import StreamLedger
 from tidemark.ledger.zookeeper import ask, open_session
 from tidemark.lineage import live
-from tidemark.names import DAY_MS, HOUR_MS, Hour, duration_ms, hours_of_day
-from tidemark.publish.sweep import Publisher
+from tidemark.names import DAY_MS, HOUR_MS, Hour, duration_ms
 from tidemark.storage import Space, open_file_system, open_storage
 from tidemark.storage.probe import probe_writing
 
@@ -126,7 +126,8 @@ class _Checker:
             ledger = StreamLedger(self.client, stream.name)
             try:
                 sources = self._ask(ZOOKEEPER, lambda: _sources(ledger))
-                oldest = self._ask(ZOOKEEPER, lambda: self._oldest(ledger, stream))
+                calendar = self._ask(ZOOKEEPER, partial(self._calendar, self.client, stream))
+                oldest = calendar.oldest_open
             except TidemarkError as error:
                 yield _failed(stream, "zookeeper", error)
         for source in sources or [_Source(cluster=stream.cluster, topic=stream.topic)]:
@@ -176,17 +177,8 @@ class _Checker:
             wanted=f"more than {_time(open_ms)}: {why}",
         )
 
-    def _oldest(self, ledger: StreamLedger, stream: Stream) -> Hour | None:
-        """The first hour that has begun and has no flag; None before the first plan."""
-        positions = ledger.positions().value
-        if positions.lowest_watermark_ms is None:
-            return None
-        storage = open_storage(stream.root, self.connections)
-        publisher = Publisher(ledger=ledger, storage=storage, now_ms=lambda: self.now_ms)
-        hours = (hour for day in publisher.days_to_look_at() for hour in hours_of_day(day))
-        reached = (hour for hour in hours if positions.reaches(hour) and hour.start_ms <= self.now_ms)
-        unflagged = (hour for hour in reached if _is_unflagged(ledger, hour))
-        return next(unflagged, Hour.of(positions.lowest_watermark_ms))
+    def _calendar(self, client: KazooClient, stream: Stream) -> Calendar:
+        return unfinished_calendar(client, stream, self.connections, self.now_ms)
 
     def _check_storage(self, stream: Stream) -> Iterator[Check]:
         service = stream.root.partition(":")[0]
@@ -248,11 +240,6 @@ def _sources(ledger: StreamLedger) -> tuple[_Source, ...]:
         )
         for order, timeline in live(ledger.timelines()).items()
     )
-
-
-def _is_unflagged(ledger: StreamLedger, hour: Hour) -> bool:
-    record = ledger.hour(hour).value
-    return not record.revision and record.state is not HourState.EXPIRED
 
 
 def _read(kafka: KafkaCluster, topic: str) -> dict[int, Offsets]:
