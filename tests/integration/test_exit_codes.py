@@ -16,6 +16,8 @@ from tests.services import unique
 from tidemark.drive.services import now_ms
 from tidemark.environment import AIRFLOW, WEBHDFS, ZOOKEEPER, variable_of
 from tidemark.inspect.board import last_days
+from tidemark.ledger import paths
+from tidemark.ledger.records import Timeline, dump
 from tidemark.names import HOUR_MS, Hour
 from tidemark.stack import Stack
 
@@ -119,6 +121,8 @@ def test_without_hdfs_or_kafka_every_command_that_needs_it_is_3(
     """Of a stream whose ledger says that every hour is ready."""
     now = now_ms()
     fill(client, stream_of(name), last_days(now, 2), now)
+    timeline = Timeline(cluster="main", topic="t", topic_id="", switched_ms=now - 48 * HOUR_MS, partitions=1)
+    client.create(paths.timeline(name, 1), dump(timeline), makepath=True)
     hour = Hour.of(now - 6 * HOUR_MS)
     alive = {variable_of(ZOOKEEPER): stack.environment()[variable_of(ZOOKEEPER)]}
     found = run_all(ASKING_HDFS + ASKING_KAFKA, name, hour, {**environment, **alive})

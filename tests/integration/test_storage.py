@@ -317,6 +317,15 @@ def test_fifty_megabytes_stream_out_and_in_in_constant_memory(storage: Storage) 
 # Renaming
 
 
+def test_space_is_told_before_the_root_is_there_and_after(storage: Storage) -> None:
+    for _ in range(2):
+        found = storage.space()
+        assert found
+        assert 0 < found.free <= found.total
+        assert min(found.replication, found.nodes) >= 1
+        storage.make_folder("")
+
+
 def test_rename_moves_a_file_and_makes_the_parents(storage: Storage) -> None:
     storage.create("_tmp/1/a.bm", b"x")
     storage.rename("_tmp/1/a.bm", "2026-11-15/07/_incoming/a.bm")

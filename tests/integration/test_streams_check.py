@@ -7,6 +7,7 @@ from subprocess import CompletedProcess
 from typing import Any
 
 import pytest
+import requests
 from bench.board import fill, stream_of
 from kazoo.client import KazooClient
 from tests.commands import tidemark
@@ -179,7 +180,7 @@ def test_space_for_a_day_and_as_many_nodes_as_copies_are_wanted(check: Check) ->
     done = check("--json", files={"replication": 500}, archive={"target_size": "999999GB"})
     assert done.returncode == 1
     assert [row[0] for row in rows(done, "wrong")] == ["space", "replication"]
-    assert ("replication", "1 nodes keep files", "500: as many copies") in rows(done, "wrong")
+    assert ("replication", "500 copies of each file, 1 nodes that keep files", "500 nodes") in rows(done, "wrong")
 
 
 def test_a_day_as_the_last_one_is_what_space_is_wanted_for(
@@ -192,17 +193,19 @@ def test_a_day_as_the_last_one_is_what_space_is_wanted_for(
 
 
 def test_a_quota_of_the_root_is_what_is_free(check: Check, stack: Stack, settings: Settings) -> None:
-    import requests
-
     connection = connections_of(stack)(WEBHDFS)
     top(stack, settings).make_folder("checked")
     path = settings["root"].removeprefix("hdfs://")
-    params = {"op": "SETQUOTA", "namespacequota": "1000", "storagespacequota": "1048576", "user.name": connection.login}
+    params = {
+        "op": "SETQUOTA",
+        "namespacequota": "1000",
+        "storagespacequota": "1000000000",
+        "user.name": connection.login,
+    }
     answer = requests.put(f"http://{connection.host}:{connection.port}/webhdfs/v1{path}", params=params, timeout=30)
-    if answer.status_code == 400:
-        pytest.skip("this HDFS sets no quota over WebHDFS")
-    done = check("--json", archive={"target_size": "2MB"})
-    assert [row[:2] for row in rows(done, "wrong")] == [("space", "1.0 MB of 1.0 MB are free")]
+    assert answer.ok, answer.text
+    done = check("--json", archive={"target_size": "2GB"})
+    assert [row[:2] for row in rows(done, "wrong")] == [("space", "1.0 GB of 1.0 GB are free")]
 
 
 @pytest.mark.parametrize(

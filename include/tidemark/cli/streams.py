@@ -83,4 +83,4 @@ def _print(found: "list[Check]") -> None:
         for row in rows:
             mark = row.verdict if row.verdict == "ok" else row.verdict.upper()
             wanted = f"; wanted {row.wanted}" if row.wanted and row.verdict == "wrong" else ""
-            typer.echo(f"  {mark:12}{row.subject:12}{row.found}{wanted}")
+            typer.echo(f"  {mark:13}{row.subject:15}{row.found}{wanted}")

@@ -78,7 +78,7 @@ def switch(
         ),
     ] = None,
     stable_for: Annotated[
-        str | None, typer.Option(metavar="TIME", help="How long the old ends must stand still; 30s without it.")
+        str | None, typer.Option(metavar="DURATION", help="How long the old ends must stand still; 30s without it.")
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would happen, change nothing.")] = False,
     evict: Annotated[

@@ -200,7 +200,8 @@ class _Checker:
             text = "the NameNode does not tell how much is free"
             yield Check(stream=stream.name, subject="space", verdict=Verdict.UNKNOWN, found=text)
             return
-        copies = stream.files.replication or space.replication
+        is_local = stream.root.startswith("file:")
+        copies = space.replication if is_local else stream.files.replication or space.replication
         needed = max(stream.archive.target_size, _SIDE_BY_SIDE * self._bytes_of_a_day(stream)) * copies
         yield Check(
             stream=stream.name,
@@ -213,8 +214,8 @@ class _Checker:
             stream=stream.name,
             subject="replication",
             verdict=Verdict.OK if copies <= space.nodes else Verdict.WRONG,
-            found=f"{space.nodes} nodes keep files",
-            wanted=f"{copies}: as many copies",
+            found=f"{copies} copies of each file, {space.nodes} nodes that keep files",
+            wanted=f"{copies} nodes",
         )
 
     def _bytes_of_a_day(self, stream: Stream) -> int:

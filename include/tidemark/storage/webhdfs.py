@@ -36,7 +36,7 @@ _RETRY_SECONDS = 30.0
 _CONNECT_SECONDS = 5.0
 _LEAST_ANSWER_SECONDS = 10.0
 _DISCARD_SECONDS = 2.0
-_CAPACITY = "Hadoop:service=NameNode,name=FSNamesystem"
+_CAPACITY = "Hadoop:service=NameNode,name=FSNamesystemState"
 _NO_QUOTA = -1
 
 
