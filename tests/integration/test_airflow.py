@@ -1,6 +1,7 @@
 """The hourly DAG through Airflow's own scheduler, command line and connections."""
 
 import json
+import re
 import subprocess
 from collections.abc import Collection
 from functools import partial
@@ -161,6 +162,12 @@ def named(hour: Hour) -> str:
     return json.dumps({"hour": str(hour)})
 
 
+def attempted(outlook: str) -> list[str]:
+    """The hours, in order, that a dry run would run; above them it repeats what was asked for."""
+    table = outlook.partition("Runs to be attempted:")[2]
+    return re.findall(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}", table.replace(" ", "T"))
+
+
 def test_each_flag_is_one_event_in_whatever_way_and_however_often_its_hour_is_run(
     airflow_stack: Stack, streams_file: Path
 ) -> None:
@@ -171,7 +178,7 @@ def test_each_flag_is_one_event_in_whatever_way_and_however_often_its_hour_is_ru
     dag = "ingest_payments"
     airflow.wait_for_dags((dag,))
     outlook = airflow_cli(airflow_stack, *backfill_command(dag, [first, second])[1:], "--run-backwards", "--dry-run")
-    assert all(isoformat(hour.start_ms)[:13].replace("T", " ") in outlook.replace("T", " ") for hour in (first, second))
+    assert attempted(outlook) == [str(second), str(first)]
     assert airflow.tasks(dag) == []
     airflow.backfill(dag, [first, second], "--run-backwards")
     airflow.unpause(dag)

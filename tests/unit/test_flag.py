@@ -2,18 +2,21 @@
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import jsonschema
 import pytest
 
+from tidemark import layout
 from tidemark.environment import repository_folder
 from tidemark.index import IndexRecord
+from tidemark.inspect.verify import verify_day
 from tidemark.ledger.records import Gap, HourRecord, Positions, ShardPosition, Shift, Timeline, Window
 from tidemark.lineage import Cursor
 from tidemark.manifest import FileKind, Manifest, ManifestFile, ManifestShard
 from tidemark.names import HOUR_MS, Hour, Shard, hours_of_day
 from tidemark.publish.flag import build_day_flag, build_hour_flag, dump_flag
+from tidemark.storage import open_storage
 
 SEVEN = Hour.parse("2026-11-15T07")
 PUBLISHED_MS = SEVEN.end_ms + 6 * 60_000
@@ -145,3 +148,23 @@ def test_a_flag_without_one_of_its_fields_is_not(lost: str) -> None:
     del flag[lost]
     with pytest.raises(jsonschema.ValidationError):
         jsonschema.Draft202012Validator(SCHEMA).validate(flag)
+
+
+@pytest.mark.parametrize("more", [0, 1])
+def test_a_day_agrees_with_the_flags_of_its_hours_or_not(tmp_path: Path, more: int) -> None:
+    storage = open_storage(tmp_path.as_uri(), no_connection)
+    for hour in hours_of_day(SEVEN.day):
+        storage.create(layout.hour_flag(hour, 1), dump_flag(hour_flag(hour, is_empty=hour != SEVEN)))
+    flag = day_flag()
+    flag["counts"]["lines"] += more
+    found = {finding.text: finding.agrees for finding in verify_day(flag, storage)}
+    assert found == {
+        f"its hours have 17 lines, it counts {17 + more}": not more,
+        "its hours have 2 late, it counts 2": True,
+        "its hours have 1 skewed, it counts 1": True,
+        "its hours have 1 bad, it counts 1": True,
+    }
+
+
+def no_connection(conn_id: str) -> NoReturn:
+    raise AssertionError(f"a local folder needs no {conn_id}")
