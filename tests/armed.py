@@ -11,9 +11,10 @@ from tidemark.stack import DEFAULT_SERVICES, Stack
 _SETTINGS = "cluster: main, owner: tests, grace: 60s, max_clock_skew: 30s"
 
 
-def write_streams(folder: Path, names: Iterable[str]) -> None:
+def write_streams(folder: Path, names: Iterable[str], *settings: str) -> None:
     """As `streams.yaml`; each with the topic of its name."""
-    rows = (f"  {name}: {{topic: {name}, root: 'hdfs:///airflow/{name}', {_SETTINGS}}}\n" for name in names)
+    all_settings = ", ".join((_SETTINGS, *settings))
+    rows = (f"  {name}: {{topic: {name}, root: 'hdfs:///airflow/{name}', {all_settings}}}\n" for name in names)
     (folder / "streams.yaml").write_text(f"streams:\n{''.join(rows)}")
 
 

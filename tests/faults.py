@@ -1,8 +1,10 @@
 """Streams that are disturbed, and their twins that are not: copies of one ledger with the same frozen shift."""
 
 import re
+import signal
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from enum import Enum
 from pathlib import Path
 
 from kazoo.client import KazooClient
@@ -13,7 +15,7 @@ from tests.services import KafkaTopic, Sent, connections_of, lines_of, unique, w
 from tidemark.config import Stream
 from tidemark.drive.consume import consume_interval
 from tidemark.drive.plan import plan_interval
-from tidemark.failpoints import Failpoint
+from tidemark.failpoints import FAILPOINTS, Failpoint
 from tidemark.ledger import paths
 from tidemark.ledger.records import Worker, parse
 from tidemark.ledger.zookeeper import open_session
@@ -46,6 +48,67 @@ def records() -> list[Sent]:
 
 def _time(number: int) -> int:
     return HOUR.start_ms + number * 60_000 - (HOUR_MS if number % 4 > 1 else 0)
+
+
+class Start(Enum):
+    """What a job finds."""
+
+    NOTHING = "a stream that was never planned"
+    PLANNED = "a frozen shift"
+    PENDING = "a shift whose driver died when it had marked it PENDING"
+    DAMAGED = "the same, but one of its files is lost"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    start: Start
+    also: Mapping[Failpoint, str] = field(default_factory=dict)
+    exit_code: int = -signal.SIGKILL
+
+
+# A renewal comes every ten seconds: the job waits for it before it reads.
+_RENEWING = Case(start=Start.PLANNED, also={"consume.before_read": "wait"})
+# Only the task's worker dies, in a Spark without further tries: its driver ends by itself.
+_IN_A_TASK = Case(start=Start.PLANNED, exit_code=1)
+CASES: Mapping[Failpoint, Case] = {
+    "lease.before_take": Case(start=Start.NOTHING),
+    "lease.after_take": Case(start=Start.NOTHING),
+    "lease.before_renewal": _RENEWING,
+    "lease.after_renewal": _RENEWING,
+    "lease.before_release": Case(start=Start.PENDING),
+    "lease.after_release": Case(start=Start.PENDING),
+    "plan.before_transaction": Case(start=Start.NOTHING),
+    "plan.after_transaction": Case(start=Start.NOTHING),
+    "consume.task_writing": _IN_A_TASK,
+    "consume.task_wrote_files": _IN_A_TASK,
+    # From PENDING on a first driver and one that rolls forward take the same steps, the latter without Spark.
+    "commit.after_moves": Case(start=Start.PENDING),
+    "commit.after_blocks": Case(start=Start.PENDING),
+    "commit.after_discard": Case(start=Start.PENDING),
+    "commit.before_transaction": Case(start=Start.PENDING),
+    "recover.before_adopt": Case(start=Start.PENDING),
+    "recover.after_adopt": Case(start=Start.PENDING),
+    "recover.before_rollback": Case(start=Start.DAMAGED),
+    "recover.after_rollback": Case(start=Start.DAMAGED),
+}
+_DRIVERS = ("lease", "plan", "consume", "commit", "recover")
+OF_A_DRIVER = tuple(name for name in FAILPOINTS if name.partition(".")[0] in _DRIVERS)
+
+
+def case_of(failpoint: Failpoint) -> Case:
+    return CASES.get(failpoint, Case(start=Start.PLANNED))
+
+
+def left_for(start: Start, planned: Left, pending: Callable[[], Left]) -> Left | None:
+    if start is Start.NOTHING:
+        return None
+    if start is Start.PLANNED:
+        return planned
+    if start is Start.PENDING:
+        return pending()
+    left = pending()
+    lost = next(path for path in left.files if path.endswith(".bm"))
+    return replace(left, files={path: data for path, data in left.files.items() if path != lost})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,6 +197,47 @@ class Faults:
         with open_session(connections_of(self.stack)) as client:
             for path, data in nodes.items():
                 client.create(f"{paths.stream(stream)}{path}", data, makepath=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Killed:
+    stream: Stream
+    reached: list[str]
+    exit_code: int
+    log: str
+
+
+class Twins:
+    """The undisturbed run, and the states that disturbed ones begin with: all from one plan."""
+
+    def __init__(self, faults: Faults) -> None:
+        self.faults = faults
+        twin = faults.stream()
+        faults.plan(twin)
+        self.planned = faults.look(twin)
+        faults.consume(twin)
+        self.undisturbed = faults.outcome(twin)
+        self.expected_lines = faults.expected_lines()
+
+    def kill(
+        self, left: Left | None, failpoint: Failpoint, also: Mapping[Failpoint, str] | None = None, attempt: int = 2
+    ) -> Killed:
+        stream = self.faults.stream(left)
+        with self.faults.job(stream, {failpoint: "kill", **(also or {})}, attempt=attempt) as job:
+            exit_code = job.wait()
+            return Killed(stream=stream, reached=job.reached, exit_code=exit_code, log=job.log)
+
+    def leave_pending(self) -> Left:
+        return self.faults.look(self.kill(self.planned, "commit.after_pending", attempt=1).stream)
+
+
+def assert_undisturbed(faults: Faults, stream: Stream, wanted: Left, lines: list[tuple[int, bytes]]) -> None:
+    found = faults.outcome(stream)
+    assert found.nodes == wanted.nodes
+    assert sorted(found.files) == sorted(wanted.files)
+    assert found.files == wanted.files
+    assert faults.lines(stream) == lines
+    assert faults.storage(stream).list("_tmp") == []
 
 
 def _without_name(data: bytes) -> bytes:

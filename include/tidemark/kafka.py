@@ -1,6 +1,7 @@
 """Questions to a Kafka cluster: partitions, offsets, single records. The records themselves are read by Spark."""
 
 import hashlib
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -22,6 +23,8 @@ from tidemark.environment import Connection
 from tidemark.errors import DataLoss, ServiceUnreachable, WrongUse
 
 _TIMEOUT_S = 30.0
+_ELECTION_S = 20.0
+_NO_LEADER = (KafkaError.LEADER_NOT_AVAILABLE, KafkaError.NOT_LEADER_FOR_PARTITION)
 _EARLIEST: OffsetSpec = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
 _LATEST: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call]
 
@@ -61,6 +64,10 @@ def spark_options(connection: Connection) -> dict[str, str]:
     return {f"kafka.{name}": str(value) for name, value in connection.extra.items()}
 
 
+class _NoLeader(ServiceUnreachable):
+    """The topic was just made, or a broker just came or went: asked again soon, Kafka answers."""
+
+
 class KafkaCluster:
     def __init__(self, connection: Connection) -> None:
         if not connection.extra.get("bootstrap.servers"):
@@ -89,10 +96,11 @@ class KafkaCluster:
 
     def has_append_time(self, topic: str) -> bool:
         """Whether the broker sets the records' times, so that they never fall as offsets rise."""
-        asked = ConfigResource(ConfigResource.Type.TOPIC, topic)
-        future = self._admin.describe_configs([asked], request_timeout=_TIMEOUT_S)[asked]
-        settings = self._answer(future, f"describe the settings of topic {topic}")
-        return bool(settings["message.timestamp.type"].value == "LogAppendTime")
+        return self._setting(topic, "message.timestamp.type") == "LogAppendTime"
+
+    def is_compacted(self, topic: str) -> bool:
+        """Whether single records may vanish from the log."""
+        return "compact" in self._setting(topic, "cleanup.policy").split(",")
 
     def digests(self, topic: str, offsets: Mapping[int, int]) -> dict[int, str]:
         """The digest of the record at each partition's offset; none where a marker or a hole stands there."""
@@ -168,7 +176,24 @@ class KafkaCluster:
             return False
         raise ServiceUnreachable(f"Cannot read {topic} from {self._name}: {error.str()}")
 
+    def _setting(self, topic: str, name: str) -> str:
+        asked = ConfigResource(ConfigResource.Type.TOPIC, topic)
+        future = self._admin.describe_configs([asked], request_timeout=_TIMEOUT_S)[asked]
+        return str(self._answer(future, f"describe the settings of topic {topic}")[name].value)
+
     def _list(
+        self, topic: str, partitions: Sequence[int], spec: OffsetSpec, isolation: IsolationLevel
+    ) -> dict[int, int]:
+        deadline = time.monotonic() + _ELECTION_S
+        while True:
+            try:
+                return self._list_once(topic, partitions, spec, isolation)
+            except _NoLeader:
+                if time.monotonic() >= deadline:
+                    raise
+                time.sleep(0.2)
+
+    def _list_once(
         self, topic: str, partitions: Sequence[int], spec: OffsetSpec, isolation: IsolationLevel
     ) -> dict[int, int]:
         asked = {TopicPartition(topic, p): spec for p in partitions}
@@ -182,6 +207,7 @@ class KafkaCluster:
             cause: KafkaError = error.args[0]
             if cause.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
                 raise WrongUse(f"Cannot {act}: {self._name} has no such topic") from error
-            raise ServiceUnreachable(f"Cannot {act}: {self._name} says {cause.str()}") from error
+            kind = _NoLeader if cause.code() in _NO_LEADER else ServiceUnreachable
+            raise kind(f"Cannot {act}: {self._name} says {cause.str()}") from error
         except TimeoutError as error:
             raise ServiceUnreachable(f"Cannot {act}: {self._name} does not answer") from error

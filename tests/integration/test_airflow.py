@@ -210,6 +210,9 @@ def test_why_knows_of_a_dag_that_is_paused_a_run_that_never_was_and_a_task_that_
     assert "is running" in told
     assert "is paused" not in told
     airflow._request("PATCH", f"/api/v2/dags/{dag}", json={"is_paused": True}).raise_for_status()
+    run = next(task.run for task in airflow.tasks(dag) if task.hour == hour)
+    airflow._request("PATCH", f"/api/v2/dags/{dag}/dagRuns/{run}", json={"state": "failed"}).raise_for_status()
+    assert f"the run {run} is failed" in why()
 
 
 def consumed(stack: Stack, stream: Stream, interval: Interval) -> bool:

@@ -10,11 +10,15 @@ import pytest
 from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 from tests.commands import tidemark
-from tests.pipeline import FIRST, Pipeline, build, records
-from tests.services import Sent, connections_of, read_json, unique
+from tests.pipeline import FIRST, TASK, Pipeline, build, records
+from tests.services import KafkaTopic, Sent, connections_of, read_json, unique
 
+from tidemark.archive.hours import HourArchiver
+from tidemark.drive.acts import look_at_switch, switch_timeline
+from tidemark.drive.consume import consume_interval
 from tidemark.environment import repository_folder
-from tidemark.names import Hour
+from tidemark.errors import TidemarkError
+from tidemark.names import Hour, Interval, hours_of_day
 from tidemark.stack import Stack
 
 SECOND = Hour(FIRST.end_ms)
@@ -135,6 +139,34 @@ def test_why_names_a_transaction_that_hangs(pipeline: Pipeline, run: Run) -> Non
     producer.abort_transaction(30)
 
 
+def test_why_knows_of_an_archive_that_failed(pipeline: Pipeline, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise TidemarkError("the disk is full")
+
+    pipeline.topic.send(records(FIRST, 30))
+    pipeline.consume(FIRST)
+    with monkeypatch.context() as patched:
+        patched.setattr(HourArchiver, "_fill", fail)
+        with pytest.raises(TidemarkError, match="the disk is full"):
+            pipeline.archive()
+    assert pipeline.publish() == []
+    done = run("why", pipeline.stream.name, str(FIRST))
+    assert "lines of shift number 1 are committed but not archived" in done.stdout
+    assert "its archive number 1 was begun and is not finished; held by nobody" in done.stdout
+
+
+def test_why_knows_of_a_switch_that_is_under_way(pipeline: Pipeline, run: Run) -> None:
+    pipeline.topic.send(records(FIRST, 30))
+    pipeline.run(FIRST)
+    pipeline.topic.send(records(SECOND, 30))
+    target = KafkaTopic(pipeline.stack, unique("target"), 3)
+    outlook = look_at_switch(pipeline.stream, "main", target.name, pipeline.connections)
+    switch_timeline(pipeline.stream, outlook, pipeline.connections, TASK, stable_s=0.0)
+    done = run("why", pipeline.stream.name, str(SECOND))
+    under_way = f"a switch away from timeline 1 (main/{pipeline.topic.name}) is under way: 3 of its shards are not read"
+    assert under_way in done.stdout
+
+
 def test_why_of_a_day_names_the_hours_that_it_lacks(pipeline: Pipeline, run: Run) -> None:
     pipeline.topic.send([Sent(partition=0, time_ms=FIRST.start_ms, value=b"line")])
     pipeline.run(FIRST)
@@ -177,6 +209,27 @@ def test_verify_names_a_file_that_was_changed_and_says_what_kafka_cannot_tell_an
     assert done.returncode == 1
     assert f"DIFFERS {file['path']}" in done.stdout
     assert "shard 0001-0: Kafka begins at 3 and may have lost records of the hour" in done.stdout
+
+
+def test_verify_of_a_day_counts_its_flag_and_each_hour_again(pipeline: Pipeline, run: Run) -> None:
+    hours = hours_of_day("2026-11-09")
+    pipeline.topic.send(records(hours[5], 30))
+    day = Interval(hours[0].start_ms, hours[-1].end_ms)
+    consume_interval(pipeline.stream, day, pipeline.connections, TASK, lambda: pipeline.spark)
+    pipeline.archive()
+    assert pipeline.publish()[-1] == "2026-11-09 1"
+    done = run("verify", pipeline.stream.name, "2026-11-09")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "its hours have 30 lines, it counts 30" in done.stdout
+    assert done.stdout.count("Kafka has 10 records of the hour") == 3
+
+    flag = read_json(pipeline.storage, "2026-11-09/_READY")
+    flag["counts"]["lines"] += 1
+    pipeline.storage.delete("2026-11-09/_READY")
+    pipeline.storage.create("2026-11-09/_READY", json.dumps(flag).encode())
+    done = run("verify", pipeline.stream.name, "2026-11-09")
+    assert (done.returncode, done.stdout.count("DIFFERS")) == (1, 1)
+    assert "its hours have 30 lines, it counts 31" in done.stdout
 
 
 def test_verify_of_an_hour_without_a_flag_says_so(pipeline: Pipeline, run: Run) -> None:

@@ -1,12 +1,13 @@
 """The stages on real Kafka, ZooKeeper, HDFS and Spark, without Airflow."""
 
 import json
+from base64 import b64decode
 from itertools import pairwise
 
 import pytest
 from pyspark.sql import SparkSession
 from tests.pipeline import FIRST, Pipeline, build, expected_lines, interval_of, records
-from tests.services import Sent, read_json, visible_lines, walk
+from tests.services import Sent, lines_of, read_json, visible_lines, walk
 
 from tidemark.consume.commit import Committer
 from tidemark.drive import shifts
@@ -99,20 +100,26 @@ def test_late_lines_make_revision_2_and_leave_revision_1_as_it_was(hdfs_pipeline
 
 def test_lines_out_of_the_window_and_tombstones_are_counted_and_kept(hdfs_pipeline: Pipeline) -> None:
     pipeline = hdfs_pipeline
-    year_2099 = 4_070_908_800_000
+    year_2099, year_10000 = 4_070_908_800_000, 253_402_300_800_000
     pipeline.topic.send(
         [
             *records(FIRST, 6),
             Sent(partition=0, time_ms=year_2099, value=b"from 2099"),
+            Sent(partition=0, time_ms=year_10000, value=b"of no hour \xff"),
             Sent(partition=1, time_ms=1000, value=b"from 1970"),
             Sent(partition=2, time_ms=FIRST.start_ms, value=None),
         ]
     )
     pipeline.run(FIRST)
     flag = read_json(pipeline.storage, f"{FIRST.day}/22/_READY")
-    assert flag["counts"] == {"lines": 6, "late": 0, "skewed": 2, "bad": 0}
+    assert flag["counts"] == {"lines": 6, "late": 0, "skewed": 2, "bad": 1}
     assert {shard["watermark"] for shard in flag["shards"].values()} == {"2026-11-10T23:00:00Z"}
-    assert len([path for path, _ in walk(pipeline.storage, "_skewed")]) == 2
+    skewed = [line for path, _ in walk(pipeline.storage, "_skewed") for line in lines_of(pipeline.storage, path)]
+    assert sorted(skewed) == [(1000, b"from 1970"), (year_2099, b"from 2099")]
+    (bad,) = [read_json(pipeline.storage, path) for path, _ in walk(pipeline.storage, "_bad")]
+    assert (bad["shard"], bad["offset"], bad["timestamp"]) == ("0001-0", 3, year_10000)
+    assert b64decode(bad["value"]) == b"of no hour \xff"
+    assert bad["reason"] == "its time has no hour between the years 1970 and 9999"
     manifest = read_json(pipeline.storage, "_manifests/00000001-20261110T2200.json")
     assert sum(shard["tombstones"] for shard in manifest["shards"].values()) == 1
     assert all(shard["holes"] == 0 for shard in manifest["shards"].values())

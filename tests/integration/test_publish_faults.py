@@ -30,14 +30,17 @@ from tidemark.stack.processes import plain_environment
 from tidemark.storage import Storage, open_storage
 
 STEPS = tuple(name for name in FAILPOINTS if name.startswith("publish."))
+STEPS_OF_EVENTS = tuple(name for name in FAILPOINTS if name.startswith("announce."))
 MIDNIGHT = hours_of_day(FIRST.day)[0]
 PUBLISH = """
 import sys
 from tidemark.config import load_stream
-from tidemark.drive.publish import publish_stream
-from tidemark.environment import connection_from_environment, streams_file
+from tidemark.drive.publish import events_to_send, publish_stream
+from tidemark.environment import connection_from_environment as connections, streams_file
 from tidemark.names import Task
-publish_stream(load_stream(streams_file(), sys.argv[1]), connection_from_environment, Task(name="killed", attempt=1))
+stream = load_stream(streams_file(), sys.argv[1])
+swept = publish_stream(stream, connections, Task(name="killed", attempt=1))
+events_to_send(stream.name, connections, swept.unannounced, lambda _: ())
 """
 
 
@@ -133,6 +136,19 @@ def test_an_event_is_sent_until_it_is_seen_and_never_while_nobody_can_tell(
     assert sent(refuse_to_answer) == []
     ledger = StreamLedger(client, stream.name)
     assert unannounced_flags(ledger, ledger.open_days()) == []
+
+
+@pytest.mark.parametrize("step", STEPS_OF_EVENTS)
+def test_a_task_killed_before_it_sent_its_events_is_followed_by_one_that_sends_each(
+    stack: Stack, consumed: Callable[[int], Stream], tmp_path: Path, step: Failpoint
+) -> None:
+    stream = consumed(1)
+    publish_and_be_killed(stack, stream, step, tmp_path)
+    flags = publish_stream(stream, connections_of(stack), TASK).unannounced
+    send = partial(events_to_send, stream.name, connections_of(stack), flags)
+    sent = [(flag.subject, flag.revision) for flag in send(lambda _: ())]
+    assert sorted(sent) == [(subject, 1) for subject in sorted([*map(str, hours_of_day(MIDNIGHT.day)), MIDNIGHT.day])]
+    assert send(lambda _: sent) == []
 
 
 def test_a_sweep_looks_at_days_that_are_not_finished_and_at_no_others(

@@ -2,7 +2,7 @@
 
 import json
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from tests.pipeline import FIRST, Pipeline, build, expected_lines, records
 from tests.services import Sent, connections_of, visible_lines, walk
 
 from tidemark.drive.acts import accept_hour, look_at_switch, move_shard, retire, switch_timeline
+from tidemark.drive.publish import events_to_send, publish_stream
 from tidemark.drive.rebuild import rebuild_stream
 from tidemark.drive.services import services
 from tidemark.environment import Connection, Connections
@@ -187,7 +188,7 @@ def _assert_cannot_commit(ledger: StreamLedger, epoch: int) -> None:
     assert ledger.head() == head
 
 
-def test_backfills_and_days_are_rebuilt_too(
+def test_backfills_and_days_are_rebuilt_too_and_events_that_airflow_lacks_are_sent(
     clusters: TwoClusters, zookeeper: OwnZooKeeper, spark: SparkSession
 ) -> None:
     pipeline = build(
@@ -208,3 +209,17 @@ def test_backfills_and_days_are_rebuilt_too(
     with open_session(pipeline.connections) as client:
         assert ledger_of(client, pipeline.stream.name) == before
     assert pipeline.publish() == []
+
+    flags = publish_stream(pipeline.stream, pipeline.connections, OPERATOR).unannounced
+    known = {(flag.subject, flag.revision) for flag in flags}
+    assert known == {(str(hour), 1) for hour in day} | {(day[0].day, 1)}
+    unheard = {(str(day[23]), 1), (day[0].day, 1)}
+
+    def send(seen: Collection[tuple[str, int]] | None) -> set[tuple[str, int]]:
+        sent = events_to_send(pipeline.stream.name, pipeline.connections, flags, lambda _: seen)
+        return {(flag.subject, flag.revision) for flag in sent}
+
+    assert send(None) == set()
+    assert send(known - unheard) == unheard
+    assert send(known) == set()
+    assert publish_stream(pipeline.stream, pipeline.connections, OPERATOR).unannounced == []

@@ -1,7 +1,9 @@
 """Sensors and their triggers on a real ZooKeeper: what they ask, how often they connect, how they fail."""
 
 import asyncio
+import threading
 import time
+from collections import Counter
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
@@ -98,11 +100,14 @@ def test_a_hundred_that_wait_share_one_connection_and_all_see_the_flag(
 ) -> None:
     before = connections_at(client)
     asked: set[int] = set()
+    asked_since_the_flag: Counter[int] = Counter()
+    is_flagged = threading.Event()
     ask: Callable[[ReadyTrigger, Connection], int] = ReadyTrigger._ask
 
     def ask_and_tell(self: ReadyTrigger, connection: Connection) -> int:
         found = ask(self, connection)
         asked.add(id(self))
+        asked_since_the_flag[id(self)] += is_flagged.is_set()
         return found
 
     monkeypatch.setattr(ReadyTrigger, "_ask", ask_and_tell)
@@ -112,9 +117,13 @@ def test_a_hundred_that_wait_share_one_connection_and_all_see_the_flag(
         await asyncio.to_thread(wait_until, lambda: len(asked) == MANY, "all of them wait")
         assert connections_at(client) == before + 1
         await asyncio.to_thread(flag_hour, ledger, 1)
+        is_flagged.set()
         return list(await asyncio.gather(*waiting))
 
     assert asyncio.run(wait_for_all()) == [1] * MANY
+    # One may have been under way when the flag came. Wanted are 5 seconds.
+    assert max(asked_since_the_flag.values()) <= 2
+    assert ready.POLL_S * 2 < 5
 
 
 @pytest.mark.usefixtures("in_triggerer")

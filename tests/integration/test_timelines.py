@@ -32,7 +32,7 @@ from tidemark.drive.services import services
 from tidemark.drive.why import why
 from tidemark.environment import Connection
 from tidemark.errors import Fenced, TidemarkError, WrongUse
-from tidemark.failpoints import Failpoint
+from tidemark.failpoints import FAILPOINTS, Failpoint
 from tidemark.inspect.verify import verify_records
 from tidemark.ledger.lease import LeaseTaken
 from tidemark.ledger.records import Retirement
@@ -262,11 +262,11 @@ def test_ends_that_do_not_stand_still_refuse_the_switch(make: Callable[..., Pipe
     assert version_of(pipeline) == 1
 
 
-@pytest.mark.parametrize("failpoint", ["act.before_transaction", "act.after_transaction"])
+@pytest.mark.parametrize("failpoint", [name for name in FAILPOINTS if name.startswith(("switch.", "act."))])
 def test_a_switch_whose_initiator_is_killed_happens_whole_or_not_at_all(
     clusters: TwoClusters, spark: SparkSession, tmp_path: Path, failpoint: Failpoint
 ) -> None:
-    """Around the transaction; every other step is tried in tests/long."""
+    """At its own steps; those that it shares with every commit are tried in tests/long."""
     assert_killed_switch_leaves_all_or_nothing(clusters, spark, tmp_path, failpoint)
 
 

@@ -54,20 +54,32 @@ def test_a_day_of_two_streams_has_its_flags_each_event_once_and_consumers_that_r
     for dag in (*CONSUMERS, *ingest):
         airflow.unpause(dag)
 
+    wait_until(lambda: all(all_ran(airflow, dag, hours) for dag in ingest), "each hour is done", within_s=PATIENCE_S)
     hour_keys = [str(hour) for hour in hours]
-    wanted = {f"{name}/{kind}": keys for name in STREAMS for kind, keys in (("hour", hour_keys), ("day", [day]))}
-    wait_until(lambda: events_of(airflow, day) == wanted, "every flag has its event", within_s=PATIENCE_S)
     runs = {"example_hourly": hour_keys, "example_daily": [day], "example_join": hour_keys}
     wait_until(lambda: runs_of(airflow, day) == runs, "consumers ran for each key", within_s=PATIENCE_S)
-    wait_until(lambda: not any(is_busy(airflow, dag) for dag in ingest), "every run has ended", within_s=PATIENCE_S)
+    wanted = {f"{name}/{kind}": keys for name in STREAMS for kind, keys in (("hour", hour_keys), ("day", [day]))}
+    wait_until(lambda: events_of(airflow, day) == wanted, "every flag has its event", within_s=PATIENCE_S)
+    busy = hour_keys[5]
+    assert f"counted lines={LINES} stream=clicks hour={busy}" in spark_log(airflow, "example_hourly", busy)
+    assert f"counted lines={LINES} stream=clicks hour={day}" in spark_log(airflow, "example_daily", day)
+    assert f"lines={LINES} other_lines={LINES} stream=clicks" in spark_log(airflow, "example_join", busy)
+
     assert sorted((folder / "witness").read_text().split()) == sorted(STEPS)
-    assert events_of(airflow, day) == wanted
     for name in STREAMS:
         storage = open_storage(load_stream(folder / "streams.yaml", name).root, connections_of(armed_stack))
         flags = {hour: read_json(storage, f"{hour.day}/{hour.hh}/_READY") for hour in hours}
         assert [flag["counts"]["lines"] for flag in flags.values()] == [0] * 5 + [LINES] + [0] * 18
         assert read_json(storage, f"{day}/_READY")["counts"]["lines"] == LINES
         assert not [status.path for hour in hours for status in storage.list(f"{day}/{hour.hh}") if ".2" in status.path]
+
+
+def all_ran(airflow: AirflowClient, dag: str, hours: list[Hour]) -> bool:
+    """Airflow tries a killed task again; a run that failed for all that is a failure of the test."""
+    runs = list(airflow.rows(f"/api/v2/dags/{dag}/dagRuns", "dag_runs", run_type="backfill"))
+    assert [run for run in runs if run["state"] == "failed"] == []
+    done = [Hour.parse(run["logical_date"][:13]) for run in runs if run["state"] == "success"]
+    return sorted(done) == hours
 
 
 def events_of(airflow: AirflowClient, day: str) -> dict[str, list[str]]:
@@ -94,6 +106,9 @@ def runs_of(airflow: AirflowClient, day: str) -> dict[str, list[str]]:
     return found
 
 
-def is_busy(airflow: AirflowClient, dag: str) -> bool:
-    rows = airflow.rows(f"/api/v2/dags/{dag}/dagRuns", "dag_runs")
-    return any(row["state"] in ("queued", "running") for row in rows)
+def spark_log(airflow: AirflowClient, dag: str, key: str) -> str:
+    """What the one task of the key's run wrote, with the lines of the job that it submitted."""
+    (run,) = [row for row in airflow.rows(f"/api/v2/dags/{dag}/dagRuns", "dag_runs") if row["partition_key"] == key]
+    path = f"/api/v2/dags/{dag}/dagRuns/{run['dag_run_id']}/taskInstances"
+    (task,) = airflow.get(path)["task_instances"]
+    return str(airflow.get(f"{path}/{task['task_id']}/logs/{task['try_number']}", full_content="true"))

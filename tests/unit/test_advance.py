@@ -125,6 +125,7 @@ class World:
         self.positions = Positions()
         self.hour = SEVEN
         self.done: set[Hour] = set()
+        self.open: PlannedWork | None = None
 
     def change_log(self, act: str, log: Log, amount: int) -> None:
         match act:
@@ -140,9 +141,12 @@ class World:
             case "grow":
                 self.logs[Shard(1, len(self.logs))] = Log()
 
-    def plan(self) -> PlannedWork | None:
+    def plan(self) -> bool:
+        """Whether a shift is open now: the frozen one of an earlier crash as it was, while Kafka has its start."""
+        if self.open and all(self.logs[shard].begin <= found.start for shard, found in self.open.ranges.items()):
+            return True
         try:
-            return plan_ranges(
+            self.open = plan_ranges(
                 stream=self.stream,
                 interval=Interval(self.hour.start_ms, self.hour.end_ms),
                 planned_ms=self.hour.end_ms + 400_000,
@@ -151,11 +155,21 @@ class World:
             )
         except DataLoss:
             assert self.stream.offset_reset == "fail"
-            return None
+            return False
+        for shard, found in self.open.ranges.items():
+            assert found.proof is not Proof.END_OFFSET or found.end == self.logs[shard].end
+            assert [found.start, *(high for _, high in found.splits)] == [
+                *(low for low, _ in found.splits),
+                found.end,
+            ]
+        self.positions = self.open.positions
+        return True
 
     def backfill(self, hours_back: int) -> None:
-        """One hour before the first that was planned, unless it has its shift already."""
-        if self.positions.first_ms is None:
+        """One hour before the first that was planned, unless it has its shift already; what is open comes first."""
+        if self.open and self.plan():
+            self.commit()
+        if self.positions.first_ms is None or self.open:
             return
         hour = Hour(self.positions.first_ms - hours_back * HOUR_MS)
         interval = Interval(hour.start_ms, hour.end_ms)
@@ -182,15 +196,15 @@ class World:
         self.positions = after
         self.done.add(hour)
 
-    def commit(self, work: PlannedWork) -> None:
-        before = work.positions
-        after = advance(before, shift_of(dict(work.ranges), self.hour.end_ms), {}).positions
-        for shard, found in work.ranges.items():
+    def commit(self) -> None:
+        assert self.open is not None
+        before = self.positions
+        after = advance(before, shift_of(dict(self.open.ranges), self.hour.end_ms), {}).positions
+        for shard, found in self.open.ranges.items():
             self.logs[shard].covered.append((found.lost_from, found.end))
-            assert found.proof is not Proof.END_OFFSET or found.end == self.logs[shard].end
             assert after.shards[shard].next >= before.shards[shard].next
             assert after.shards[shard].watermark_ms >= before.shards[shard].watermark_ms
-        self.positions, self.hour = after, Hour(self.hour.end_ms)
+        self.positions, self.hour, self.open = after, Hour(self.hour.end_ms), None
 
 
 @given(
@@ -205,12 +219,9 @@ def test_committed_ranges_and_gaps_tile_every_log_whatever_happens(
         if act == "backfill":
             world.backfill(1 + amount % 4)
         world.change_log(act, world.logs[sorted(world.logs)[partition % len(world.logs)]], amount)
-        work = world.plan() if act in ("plan", "crash") else None
-        if work and act == "plan":
-            world.commit(work)
-        elif work:
-            # Its plan was stored, its commit never came.
-            world.positions = work.positions
+        # After a crash the plan is stored, its commit never came.
+        if act in ("plan", "crash") and world.plan() and act == "plan":
+            world.commit()
     for shard, position in world.positions.shards.items():
         reached = position.start
         for low, high in world.logs[shard].covered:

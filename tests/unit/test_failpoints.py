@@ -17,6 +17,17 @@ def test_every_failpoint_is_reached_somewhere_and_none_that_is_not_registered() 
     assert sorted(reached) == sorted(FAILPOINTS)
 
 
+def test_every_failpoint_belongs_to_a_group_that_a_test_of_services_kills_one_by_one() -> None:
+    killed_in = {
+        "test_faults.py": {"lease", "plan", "consume", "commit", "recover"},
+        "test_archive_faults.py": {"archive"},
+        "test_publish_faults.py": {"publish", "announce"},
+        "test_timelines.py": {"switch", "act"},
+    }
+    groups = {name.partition(".")[0] for name in FAILPOINTS}
+    assert groups == set.union(*killed_in.values())
+
+
 def test_a_failpoint_that_is_not_armed_does_nothing() -> None:
     reach("commit.after_pending")
 

@@ -42,7 +42,8 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
  * Python took longer than reading them and writing files together (docs/performance.md).
  *
  * <p>Options: `ranges`, as in `clicks/3/100/250,clicks/4/0/7;clicks/5/0/90`: half-open, tasks divided by semicolons, read
- * in this order and counted through; and the consumer's settings behind `kafka.`. Committed records only. A range that Kafka no longer has in full, or that gives nothing for a while, is an error.
+ * in this order and counted through; and the consumer's settings behind `kafka.`. Committed records only. Each range ends
+ * with a row without records. One that Kafka no longer has in full, or that gives nothing for a while, is an error.
  */
 public final class KafkaRanges implements TableProvider {
     /** Lists of numbers are little-endian: 64 bits for offsets and times, 32 for positions, where `values` begin and end. */
@@ -166,6 +167,7 @@ public final class KafkaRanges implements TableProvider {
         private TopicPartition partition;
         private Iterator<ConsumerRecord<ByteBuffer, ByteBuffer>> polled;
         private ConsumerRecord<ByteBuffer, ByteBuffer> waiting;
+        private boolean isAtEnd;
 
         ShareReader(Share share, Map<String, Object> settings) {
             consumer = new KafkaConsumer<>(settings, new ByteBufferDeserializer(), new ByteBufferDeserializer());
@@ -175,11 +177,15 @@ public final class KafkaRanges implements TableProvider {
 
         @Override
         public boolean next() {
-            pack.clear();
-            while (!fill() && ranges.hasNext()) {
+            if (isAtEnd && !ranges.hasNext()) {
+                return false;
+            }
+            if (isAtEnd) {
                 begin(ranges.next());
             }
-            return pack.size() > 0;
+            pack.clear();
+            isAtEnd = !fill();
+            return true;
         }
 
         @Override

@@ -46,7 +46,7 @@ def build_manifest(stream: str, shift: Shift, results: Sequence[SplitResult], le
     for result in sorted(results, key=lambda found: (Shard.parse(found.shard), found.index)):
         by_shard[Shard.parse(result.shard)].append(result)
     shards = {
-        str(shard): _account(f"{stream}/{shard} of {shift.id}", ranges[shard], found)
+        str(shard): account(f"{stream}/{shard} of {shift.id}", ranges[shard], found)
         for shard, found in by_shard.items()
     }
     since = before.first_hour if shift.by_record_time else None
@@ -70,7 +70,8 @@ def build_manifest(stream: str, shift: Shift, results: Sequence[SplitResult], le
     )
 
 
-def _account(subject: str, found: ShiftRange, results: Sequence[SplitResult]) -> ManifestShard:
+def account(subject: str, found: ShiftRange, results: Sequence[SplitResult]) -> ManifestShard:
+    """What became of the range's offsets; results in the order of its splits. Raise DataLoss where something misses."""
     row = ManifestShard(
         start=found.start,
         end=found.end,
@@ -82,7 +83,12 @@ def _account(subject: str, found: ShiftRange, results: Sequence[SplitResult]) ->
         holes=found.end - found.start - sum(result.records for result in results),
     )
     written = row.lines + row.skewed + row.bad + row.tombstones
-    if written != row.records or row.holes < 0 or len({result.index for result in results}) != len(results):
+    if [result.index for result in results] != list(range(len(found.splits))):
+        raise DataLoss(
+            f"Cannot commit {subject}: the splits {[result.index for result in results]} were read, "
+            f"wanted each of {len(found.splits)} once"
+        )
+    if written != row.records or row.holes < 0:
         raise DataLoss(
             f"Cannot commit {subject}: {row.records} records were read from "
             f"[{row.start}, {row.end}), {written} accounted for ({row})"

@@ -69,6 +69,8 @@ class WrittenFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SplitResult:
+    """Every split has one. A first and last offset of -1: it held no record, only markers and holes."""
+
     shard: str
     index: int
     records: int

@@ -29,12 +29,13 @@ LAST_MS = 253_402_300_800_000
 def write_split(
     order: TaskOrder, split: Split, attempt: int, batches: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """Write whole files below the attempt's own folder; yield the split's result. No batch is empty."""
+    """Write whole files below the attempt's own folder; yield the split's result, be it that nothing was read."""
     with ExitStack() as stack:
         writer = SplitWriter(order, attempt, split, stack)
         for batch in batches:
-            writer.write(batch)
-            reach("consume.task_writing")
+            if batch.num_rows:
+                writer.write(batch)
+                reach("consume.task_writing")
         result = writer.close()
     reach("consume.task_wrote_files")
     yield pa.RecordBatch.from_pydict({"result": [dump(result).decode()]})

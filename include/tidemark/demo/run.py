@@ -179,7 +179,11 @@ def _say_goodbye(stack: Stack, *, keep: bool, console: Console) -> None:
         console.print(
             f"Airflow: {login.address}  user {login.user}  password {login.password}", highlight=False, soft_wrap=True
         )
-        console.print(f'Talk to the stack: export TIDEMARK_HOME={stack.home}; eval "$(.venv/bin/tidemark stack env)"')
+        console.print(
+            f'Talk to the stack: export TIDEMARK_HOME={stack.home}; eval "$(.venv/bin/tidemark stack env)"',
+            highlight=False,
+            soft_wrap=True,
+        )
         console.print("End it: make down")
     else:
         console.print(

@@ -5,7 +5,6 @@ shift, and a rebuild that died is done again. Epochs go on from the clock, far a
 job of before can commit; what it had below `_tmp` is deleted first, so that its renames find nothing.
 """
 
-import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -36,6 +35,8 @@ from tidemark.ledger.zookeeper import ask, read
 from tidemark.logs import logger
 from tidemark.manifest import Manifest, ManifestFile, list_manifests, read_manifest
 from tidemark.names import Hour, Task, hours_of_day
+from tidemark.publish.announce import doubted
+from tidemark.publish.flag import Flag, read_day_flag, read_hour_flag
 from tidemark.storage import Storage
 
 LEASE_WAIT_S = 60.0
@@ -174,7 +175,8 @@ class _Rebuilder:
             there = [piece for piece in there if piece.ArchiveTimestamp != archiving.timestamp_ms]
             archives -= 1
         archived = _archived(files, there)
-        flagged = _flagged(self.storage, hour, revision, files, there) if revision else set()
+        flags = [read_hour_flag(self.storage, hour, number) for number in range(1, revision + 1)]
+        flagged = _flagged(flags[-1], files, there) if flags else set()
         return replace(
             record,
             state=HourState.READY if revision else HourState.ARCHIVED if archives else HourState.OPEN,
@@ -183,6 +185,7 @@ class _Rebuilder:
             unflagged=tuple(number for number in record.dirty if number in archived - flagged),
             archives=archives,
             archiving=archiving,
+            unannounced=doubted(flags, now_ms()),
         )
 
     def _unfinished(
@@ -207,9 +210,9 @@ class _Rebuilder:
         )
 
     def _day(self, day: str, revision: int) -> DayRecord:
-        flag = json.loads(self.storage.read(layout.day_flag(day, revision)))
-        hours = tuple(flag["hours"][str(hour)]["revision"] for hour in hours_of_day(day))
-        return DayRecord(state=HourState.READY, revision=revision, hours=hours)
+        flags = [read_day_flag(self.storage, day, number) for number in range(1, revision + 1)]
+        hours = tuple(flags[-1]["hours"][str(hour)]["revision"] for hour in hours_of_day(day))
+        return DayRecord(state=HourState.READY, revision=revision, hours=hours, unannounced=doubted(flags, now_ms()))
 
     def _put_hour(self, hour: Hour, record: HourRecord) -> None:
         """Names of workers begin anew: an archiver of before must not find its own epoch."""
@@ -250,14 +253,7 @@ def _archived(files: Sequence[tuple[int, ManifestFile]], pieces: Sequence[IndexR
     return {number for number, _ in files} - waiting
 
 
-def _flagged(
-    storage: Storage,
-    hour: Hour,
-    revision: int,
-    files: Sequence[tuple[int, ManifestFile]],
-    pieces: Sequence[IndexRecord],
-) -> set[int]:
-    """The shifts all of whose lines are in files that the newest flag names."""
-    flag = json.loads(storage.read(layout.hour_flag(hour, revision)))
+def _flagged(flag: Flag, files: Sequence[tuple[int, ManifestFile]], pieces: Sequence[IndexRecord]) -> set[int]:
+    """The shifts all of whose lines are in files that the flag names."""
     named = {file["path"] for file in flag["files"]}
     return _archived(files, [piece for piece in pieces if piece.destFile in named])

@@ -11,7 +11,7 @@ from tidemark.errors import NotFound
 from tidemark.kafka import KafkaCluster, Record
 from tidemark.ledger.records import Timeline
 from tidemark.names import Hour, Shard
-from tidemark.publish.flag import Flag
+from tidemark.publish.flag import Flag, read_hour_flag
 from tidemark.storage import Storage
 
 
@@ -22,6 +22,16 @@ class Finding:
     subject: str
     agrees: bool | None
     text: str
+
+
+def verify_day(flag: Flag, storage: Storage) -> Iterator[Finding]:
+    """Its counts against those of the hours' flags that it names."""
+    hours = [read_hour_flag(storage, Hour.parse(hour), row["revision"]) for hour, row in flag["hours"].items()]
+    for name, counted in flag["counts"].items():
+        found = sum(hour["counts"][name] for hour in hours)
+        yield Finding(
+            subject="flag", agrees=found == counted, text=f"its hours have {found} {name}, it counts {counted}"
+        )
 
 
 def verify_files(flag: Flag, storage: Storage) -> Iterator[Finding]:

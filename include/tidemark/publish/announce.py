@@ -8,12 +8,17 @@ in between costs a question, never an event.
 from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from datetime import datetime
 from functools import partial
 
 from tidemark.errors import CommitFailed
 from tidemark.ledger.records import Announcement
 from tidemark.ledger.stream import StreamLedger
-from tidemark.names import Hour, hours_of_day, parse_subject
+from tidemark.names import DAY_MS, Hour, hours_of_day, milliseconds, parse_subject
+from tidemark.publish.flag import Flag
+
+DOUBTED_MS = 7 * DAY_MS
+"""How long after a flag was published Airflow is asked for its event when the ledger was lost."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +44,16 @@ def unannounced_of(ledger: StreamLedger, subject: str) -> list[Unannounced]:
         Unannounced(subject=subject, revision=found.revision, published_ms=found.published_ms, handed=found.handed)
         for found in node.value.unannounced
     ]
+
+
+def doubted(flags: Iterable[Flag], now_ms: int) -> tuple[Announcement, ...]:
+    """Of flags without a ledger: only Airflow knows which events it has. Those of old ones it may have cleaned away."""
+    found = {flag["revision"]: milliseconds(datetime.fromisoformat(flag["published"])) for flag in flags}
+    return tuple(
+        Announcement(revision=revision, published_ms=published_ms, handed=True)
+        for revision, published_ms in found.items()
+        if published_ms > now_ms - DOUBTED_MS
+    )
 
 
 def confirm(ledger: StreamLedger, flags: Collection[Unannounced]) -> None:

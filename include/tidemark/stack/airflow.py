@@ -89,6 +89,7 @@ def _settings(site: Site, address: str) -> dict[str, str]:
     repository = repository_folder()
     return {
         "DATABASE__SQL_ALCHEMY_CONN": _database_url(_database(site)),
+        "DATABASE__SQL_ALCHEMY_CONNECT_ARGS": "tidemark.stack.sqlite.CONNECT_ARGS",
         "CORE__EXECUTOR": "LocalExecutor",
         "CORE__PARALLELISM": "6",
         "CORE__DAGS_FOLDER": str(repository / "dags"),
