@@ -18,7 +18,7 @@ from rich.console import Console
 from bench import report
 from bench.archive import measure_archive
 from bench.board import time_board
-from bench.consumer import ConsumerPerformance
+from bench.consumer import WarmConsumer, run_tool
 from bench.memory import WorkerPeak
 from bench.ours import Order, consume, consume_cold
 from bench.peers import read_topic, write_avro, write_parquet
@@ -141,7 +141,7 @@ def run(bench: Bench) -> None:
 
 def measure_sides(bench: Bench, spark: SparkSession) -> None:
     """All sides in turn, again and again, so that what disturbs the machine disturbs all of them."""
-    with ConsumerPerformance(bench.environment["JAVA_HOME"], bench.bootstrap) as consumer, WorkerPeak() as peak:
+    with WarmConsumer(bench.environment["JAVA_HOME"], bench.bootstrap) as consumer, WorkerPeak() as peak:
         sides = _sides(bench, spark, consumer)
         first = {name: _time(bench, name, side) for name, side in sides.items()}
         warm: dict[str, list[float]] = {name: [] for name in sides}
@@ -151,7 +151,7 @@ def measure_sides(bench: Bench, spark: SparkSession) -> None:
     bench.result.update(first_seconds=first, warm_seconds=warm, worker_peak_mb_4m=peak.megabytes)
 
 
-def _sides(bench: Bench, spark: SparkSession, consumer: ConsumerPerformance) -> dict[str, Callable[[], float]]:
+def _sides(bench: Bench, spark: SparkSession, consumer: WarmConsumer) -> dict[str, Callable[[], float]]:
     def timed(write: Callable[[str], None]) -> Callable[[], float]:
         return lambda: _time_peer(bench, write)
 
@@ -159,7 +159,8 @@ def _sides(bench: Bench, spark: SparkSession, consumer: ConsumerPerformance) -> 
         return lambda: consume(bench.order(place, compression, timestamp=timestamp), bench.connections, spark)
 
     return {
-        report.CONSUMER: lambda: consumer.read(TOPIC, bench.lines),
+        report.CONSUMER: lambda: run_tool(bench.environment["JAVA_HOME"], bench.bootstrap, TOPIC, bench.lines),
+        report.WARM_CONSUMER: lambda: consumer.read(TOPIC, bench.lines),
         report.AVRO: timed(lambda folder: write_avro(read_topic(spark, bench.bootstrap, TOPIC), folder)),
         report.PARQUET: timed(lambda folder: write_parquet(read_topic(spark, bench.bootstrap, TOPIC), folder)),
         **{name: ours(compression, place) for (compression, place), name in report.OURS.items()},

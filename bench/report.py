@@ -11,7 +11,8 @@ from rich.table import Table
 
 from bench.writing import MADE, Written
 
-CONSUMER, AVRO, PARQUET = "ConsumerPerformance", "Spark to Avro", "Spark to Parquet"
+CONSUMER, WARM_CONSUMER = "ConsumerPerformance", "ConsumerPerformance in a warm JVM"
+AVRO, PARQUET = "Spark to Avro", "Spark to Parquet"
 OURS = {
     (compression, place): f"Tidemark {compression} to {place}"
     for compression in ("fast", "small")
@@ -32,6 +33,8 @@ def ratios_of(warm: Times, written: Mapping[str, Written]) -> dict[str, float]:
         found |= {
             f"hdfs_vs_consumer{suffix}": _median(warm, CONSUMER) / hdfs,
             f"local_vs_consumer{suffix}": _median(warm, CONSUMER) / local,
+            f"hdfs_vs_warm_consumer{suffix}": _median(warm, WARM_CONSUMER) / hdfs,
+            f"local_vs_warm_consumer{suffix}": _median(warm, WARM_CONSUMER) / local,
             f"vs_spark_avro{suffix}": _median(warm, AVRO) / hdfs,
             f"vs_spark_parquet{suffix}": _median(warm, PARQUET) / hdfs,
             f"writer_vs_fastavro{suffix}": made.fastavro_seconds / packed.seconds,
@@ -56,12 +59,14 @@ def show(console: Console, result: Mapping[str, Any]) -> None:
 def _sides(result: Mapping[str, Any]) -> Table:
     lines = result["lines"]
     table = _table(f"{lines:,} lines of {result['bytes_per_line']:.0f} bytes, warm", "first s", "warm s", "lines/s")
-    table.add_column("of Consumer-Performance", justify="right")
-    consumer = _median(result["warm_seconds"], CONSUMER)
+    yardsticks = [_median(result["warm_seconds"], side) for side in (CONSUMER, WARM_CONSUMER)]
+    for title in ("of Consumer-Performance", "of the one in a warm JVM"):
+        table.add_column(title, justify="right")
     for side, seconds in result["warm_seconds"].items():
         median = statistics.median(seconds)
         first = f"{result['first_seconds'][side]:.2f}"
-        table.add_row(side, first, f"{median:.2f}", f"{lines / median:,.0f}", f"{consumer / median:.2f}")
+        ratios = (f"{yardstick / median:.2f}" for yardstick in yardsticks)
+        table.add_row(side, first, f"{median:.2f}", f"{lines / median:,.0f}", *ratios)
     return table
 
 

@@ -5,17 +5,18 @@ import numpy.typing as npt
 import pyarrow as pa
 
 
-def encode_longs(values: npt.NDArray[np.int64]) -> pa.LargeBinaryArray:
-    """Avro's encoding of each value, as an Arrow array of large binaries."""
+def encode_longs(*columns: npt.NDArray[np.int64]) -> pa.LargeBinaryArray:
+    """Avro's encoding of each row, the values of its columns one behind the other, as an array of large binaries."""
+    values = np.column_stack(columns)
     zigzag = ((values << 1) ^ (values >> 63)).view(np.uint64)
-    groups = zigzag[:, None] >> np.arange(0, 70, 7, dtype=np.uint64)
+    groups = zigzag[..., None] >> np.arange(0, 70, 7, dtype=np.uint64)
     # Not yet masked: a shifted value is zero only when no later group has a bit.
     present = groups != 0
-    present[:, 0] = True
+    present[..., 0] = True
     has_next = np.zeros_like(present)
-    has_next[:, :-1] = present[:, 1:]
+    has_next[..., :-1] = present[..., 1:]
     encoded = ((groups & 0x7F).astype(np.uint8) | (has_next.astype(np.uint8) << 7))[present]
-    return large_binary(np.concatenate(([0], np.cumsum(present.sum(axis=1)))), encoded)
+    return large_binary(np.concatenate(([0], np.cumsum(present.sum(axis=(1, 2))))), encoded)
 
 
 def large_binary(offsets: npt.NDArray[np.int64], data: npt.NDArray[np.uint8]) -> pa.LargeBinaryArray:

@@ -7,6 +7,7 @@ from itertools import count
 from typing import Final
 
 import deflate
+import numpy as np
 from isal import igzip_lib
 
 from tidemark.boom.format import Compression
@@ -22,6 +23,10 @@ _WORTH_A_SAMPLE: Final = 1 << 20
 _ALLOWED: Final = 1.026
 
 Pack = Callable[[bytes], bytes]
+
+# glibc gives the memory of each block back to the system, and the next one pays for every page again: a tenth of
+# `small`. Once it has freed a larger piece, it keeps twice as much for itself (mallopt(3), M_MMAP_THRESHOLD).
+np.empty(8 << 20, np.uint8)
 
 
 def packer_for(compression: Compression, first_block: bytes) -> Pack:

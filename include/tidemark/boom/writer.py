@@ -117,7 +117,7 @@ class BoomWriter:
     def __init__(self, sink: Sink, *, name: str, create_time_ms: int, compression: Compression) -> None:
         self._sink = sink
         self._name = name
-        self._create_time = pa.scalar(encode_long(create_time_ms), pa.large_binary())
+        self._create_time_ms = create_time_ms
         self._compression = compression
         self._pack: Pack | None = None
         self._marker = marker_of(name)
@@ -207,14 +207,9 @@ class BoomWriter:
     def _heads(self, seconds: Longs, counts: Longs) -> pa.LargeBinaryArray:
         numbers = np.arange(self._log_blocks, self._log_blocks + len(seconds))
         self._log_blocks += len(seconds)
-        return pc.binary_join_element_wise(
-            pa.scalar(_END, pa.large_binary()),
-            encode_longs(seconds),
-            self._create_time,
-            encode_longs(numbers),
-            encode_longs(counts),
-            _NOTHING,
-        )
+        # A zero is encoded as the end of the block before.
+        zeros = np.zeros_like(seconds)
+        return encode_longs(zeros, seconds, zeros + self._create_time_ms, numbers, counts)
 
     def _flush(self) -> None:
         block, self._open = self._open, _OpenBlock()

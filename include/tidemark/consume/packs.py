@@ -3,6 +3,8 @@
 import numpy as np
 import pyarrow as pa
 
+from tidemark.boom.escape import offsets_of
+
 
 def range_of(pack: pa.RecordBatch) -> int:
     """Which of the ranges that the source was given."""
@@ -24,7 +26,10 @@ def unpack(pack: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def _cell(pack: pa.RecordBatch, name: str) -> pa.Buffer:
-    return pack.column(name)[0].as_buffer()
+    """Without the copy that a scalar would be."""
+    column = pack.column(name)
+    start, end = offsets_of(column)[:2].tolist()
+    return column.buffers()[2].slice(start, end - start)
 
 
 def _validity(pack: pa.RecordBatch) -> pa.Buffer | None:
