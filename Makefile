@@ -30,7 +30,7 @@ down: $(VENV)/.ready ## End the stack that `make demo KEEP=1` left, and the one 
 	@$(BIN)/tidemark stack down
 
 test: setup lint ## Check and test everything, on real services (WORKERS=1 for one stack instead of two)
-	@$(BIN)/pytest --numprocesses $(WORKERS) --dist loadgroup --no-loadscope-reorder
+	@$(BIN)/pytest --numprocesses $(WORKERS) --no-loadscope-reorder
 
 test-long: setup ## Attack it longer: services ended, disks filled, executors and tasks killed (as root)
 	@$(BIN)/pytest tests/long

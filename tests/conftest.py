@@ -4,13 +4,17 @@ import os
 import signal
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
 from hypothesis import HealthCheck, settings
 from pyspark.sql import SparkSession
 from tests.clusters import TwoClusters
+from typing_extensions import override
+from xdist.scheduler import LoadScopeScheduling
 
 from tidemark.stack import DATA_SERVICES, DEFAULT_SERVICES, SPARK_CLUSTER, Stack
 from tidemark.stack.jars import jar_paths, resolve_jars
@@ -27,19 +31,28 @@ def pytest_sessionstart() -> None:
     signal.signal(signal.SIGTERM, signal.default_int_handler)
 
 
-@pytest.hookimpl(tryfirst=True)
+class FilesAndAirflow(LoadScopeScheduling):  # type: ignore[misc]
+    """For `pytest -n`: one worker alone has an Airflow, and other files are not cut."""
+
+    @override
+    def _split_scope(self, nodeid: str) -> str:
+        file = nodeid.partition("::")[0]
+        return "airflow" if _needs_airflow(self.config.rootpath / file) else file
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> FilesAndAirflow:
+    return FilesAndAirflow(config, log)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """For `pytest -n`: one worker alone has an Airflow, a file is not cut, and the longest begin.
-
-    The many short ones come last, so that the workers end together.
-    """
-    items.sort(key=lambda item: (not _needs_airflow(item), item.path.parent.name not in ("integration", "spark")))
-    for item in items:
-        item.add_marker(pytest.mark.xdist_group("airflow" if _needs_airflow(item) else item.path.stem))
+    """The longest begin and the many short ones come last, so that the workers end together."""
+    items.sort(key=lambda item: (not _needs_airflow(item.path), item.path.parent.name not in ("integration", "spark")))
 
 
-def _needs_airflow(item: pytest.Item) -> bool:
-    return "airflow_stack" in getattr(item, "fixturenames", ())
+@cache
+def _needs_airflow(file: Path) -> bool:
+    return "airflow_stack" in file.read_text()
 
 
 @pytest.hookimpl(trylast=True)

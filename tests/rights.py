@@ -16,7 +16,9 @@ THEIRS = "seen"
 SETTINGS = {"AIRFLOW__CORE__AUTH_MANAGER": "airflow.providers.fab.auth_manager.fab_auth_manager.FabAuthManager"}
 
 _ROLE = "one_dag"
-_RIGHTS = [{"action": {"name": "can_read"}, "resource": {"name": name}} for name in ("Website", f"DAG:ingest_{THEIRS}")]
+# Airflow shows a plugin's page within its own to who may read plugins: of FAB's roles, from Op on.
+_RESOURCES = ("Website", "Plugins", f"DAG:ingest_{THEIRS}")
+_RIGHTS = [{"action": {"name": "can_read"}, "resource": {"name": name}} for name in _RESOURCES]
 
 
 def create_users(stack: Stack) -> None:

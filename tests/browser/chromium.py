@@ -46,7 +46,7 @@ class Page:
         self.wait_for("document.readyState === 'complete'")
 
     def wait_for(self, script: str) -> None:
-        wait_until(lambda: bool(self.run(script)), f"the page has {script}")
+        wait_until(lambda: bool(self.run(script)), f"the page has {script}", within_s=120)
 
     def press(self, key: str) -> None:
         for kind in ("keyDown", "keyUp"):

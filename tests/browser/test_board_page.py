@@ -50,7 +50,25 @@ def test_each_hour_says_its_state_in_words_and_a_chosen_one_says_why(page: Page,
     assert labelled(page, THIRD).endswith("UTC: blocked: should be ready")
     text = page.run("document.getElementById('detail').textContent")
     assert f"{THEIRS}/{FIRST}: ready, revision 1" in text
+    assert "Revisions: 1" in text
     assert page.run("document.getElementById('problem').hidden")
+
+
+def test_timelines_are_a_graph_that_is_also_told_in_words(page: Page, server: Stack) -> None:
+    open_hour(page, server, FIRST)
+    graph = "document.querySelector('#shards svg')"
+    assert page.run(f"{graph}.querySelectorAll('rect').length") == 2
+    assert page.run(f"{graph}.getAttribute('aria-label')").startswith("Timelines: 1: main/seen, since ")
+
+
+def test_it_refreshes_itself_and_leaves_focus_and_what_did_not_change_where_it_was(page: Page, server: Stack) -> None:
+    open_hour(page, server, FIRST)
+    page.run("kept = [document.querySelector('#detail h2'), document.querySelector('#shards svg')]")
+    page.run(f"document.querySelector('[data-hour=\"{SECOND}\"]').focus()")
+    before = page.run("Number(document.documentElement.dataset.loaded)")
+    page.wait_for(f"document.documentElement.dataset.loaded > {before}")
+    assert page.run("kept.every((node) => node.isConnected)")
+    assert page.run("document.activeElement.dataset.hour") == str(SECOND)
 
 
 def test_arrow_keys_walk_the_grid_enter_chooses_and_the_address_keeps_it(page: Page, server: Stack) -> None:

@@ -194,6 +194,8 @@ def test_each_flag_is_one_event_in_whatever_way_and_however_often_its_hour_is_ru
     airflow_cli(airflow_stack, "dags", "trigger", dag, "--run-id", "by_hand", "--conf", named(first))
     wait_until(partial(has_ended, airflow, dag, "by_hand"), f"{first} is run by hand once more")
     assert events_of(airflow, "payments/hour", keys) == [(key, 1) for key in keys]
+    board = airflow.get(f"/readiness/api/streams/payments/hours/{first}")
+    assert {"plan", "consume", "archive", "publish"} <= {row["task"] for row in board["runs"][0]["tasks"]}
 
     dates = ("-s", isoformat(first.start_ms), "-e", isoformat(second.start_ms))
     airflow_cli(airflow_stack, "tasks", "clear", dag, "-t", "publish", "-d", "-y", *dates)

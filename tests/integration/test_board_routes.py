@@ -110,6 +110,9 @@ def test_an_hour_is_explained_in_the_words_of_why_with_its_flag(narrow: Get) -> 
     ready = narrow(f"api/streams/{THEIRS}/hours/{SECOND}").json()
     assert ready["text"][0] == f"{THEIRS}/{SECOND}: ready, revision 1"
     assert ready["flag"]["gaps"][0]["accepted"] == MARKUP
+    (revision,) = ready["revisions"]
+    assert (revision["revision"], revision["lines"], revision["added"]) == (1, 0, 0)
+    assert revision["published"] == ready["flag"]["published"]
     assert ready["runs"] == []
     blocked = narrow(f"api/streams/{THEIRS}/hours/{THIRD}").json()
     assert {reason["cause"] for reason in blocked["reasons"]} == {"lagging"}
@@ -130,7 +133,7 @@ def test_an_hour_names_its_run(server: Stack, narrow: Get) -> None:
     answer = airflow._request("POST", f"/api/v2/dags/ingest_{THEIRS}/dagRuns", json=run)
     assert answer.ok, answer.text
     (found,) = narrow(f"api/streams/{THEIRS}/hours/{FIRST}").json()["runs"]
-    assert found == {"dag": f"ingest_{THEIRS}", "run": "manual__test", "state": "queued"}
+    assert found == {"dag": f"ingest_{THEIRS}", "run": "manual__test", "state": "queued", "tasks": []}
 
 
 def test_facts_of_flags_and_offsets_are_those_of_the_command_line(narrow: Get) -> None:
@@ -142,6 +145,7 @@ def test_facts_of_flags_and_offsets_are_those_of_the_command_line(narrow: Get) -
     offsets: dict[str, Any] = narrow(f"api/streams/{THEIRS}/offsets").json()
     assert offsets["lag"] == 1
     assert [(row["shard"], row["next"]) for row in offsets["shards"]] == [("0001-0", 0), ("0001-1", 5)]
+    assert [(row["timeline"], row["parents"]) for row in offsets["shards"]] == [(1, []), (1, [])]
     assert [row["topic"] for row in offsets["timelines"]] == ["seen"]
     assert offsets["open"] == interval_of(THIRD).shift
 

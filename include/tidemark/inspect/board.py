@@ -25,7 +25,7 @@ from tidemark.ledger.records import HourRecord, HourState, Positions, Timeline
 from tidemark.ledger.stream import StreamLedger
 from tidemark.ledger.zookeeper import Watch, children_of_many, read_many
 from tidemark.names import HOUR_MS, Hour, duration_ms, hours_of_day, milliseconds
-from tidemark.publish.flag import read_hour_flag
+from tidemark.publish.flag import Flag, read_hour_flag
 from tidemark.publish.sweep import unfinished_days
 from tidemark.storage import Storage, open_storage
 
@@ -34,6 +34,7 @@ IN_TIME = timedelta(hours=1)
 _KEPT_DAYS = 20_000
 _KEPT_FLAGS = 100_000
 _READERS = 8
+_SHOWN_REVISIONS = 20
 _NO_NODE = HourRecord()
 
 
@@ -216,6 +217,15 @@ class Board:
 
     def workers(self) -> tuple[list[WorkerView], list[LeaseView]]:
         return view_workers(self._client), view_leases(self._client)
+
+    def revisions(self, stream: Stream, hour: Hour, newest: int) -> list[Flag]:
+        """The flags of the hour, the newest first; at most the last twenty of them, without those that are gone."""
+        storage = self._storages.setdefault(stream.root, open_storage(stream.root, self._connections))
+        flags: list[Flag] = []
+        for revision in range(newest, max(0, newest - _SHOWN_REVISIONS), -1):
+            with suppress(NotFound):
+                flags.append(read_hour_flag(storage, hour, revision))
+        return flags
 
     def _read_facts(self, root: str, hour: Hour, revision: int) -> FlagFacts | None:
         with suppress(NotFound):

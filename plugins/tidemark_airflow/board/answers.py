@@ -7,6 +7,8 @@ from tidemark.inspect.board import Calendar, FlagFacts
 from tidemark.inspect.offsets import StreamOffsets
 from tidemark.inspect.workers import LeaseView, WorkerView
 from tidemark.ledger.records import Timeline
+from tidemark.lineage import parents_of
+from tidemark.publish.flag import Flag
 
 
 def summary(calendar: Calendar) -> dict[str, Any]:
@@ -38,6 +40,8 @@ def offsets(found: StreamOffsets, timelines: Mapping[int, Timeline]) -> dict[str
     rows = [
         {
             "shard": str(row.shard),
+            "timeline": row.shard.timeline,
+            "parents": [str(parent) for parent in parents_of(row.shard, timelines)],
             "next": row.next,
             "end": row.end,
             "lag": row.lag,
@@ -65,6 +69,16 @@ def _timeline(order: int, timeline: Timeline, found: StreamOffsets) -> dict[str,
         "closed": timeline.ends is not None,
         "shards": len(shards),
         "completed": sum(row.completed for row in shards),
+    }
+
+
+def revision(flag: Flag) -> dict[str, Any]:
+    return {
+        "revision": flag["revision"],
+        "published": flag["published"],
+        "lines": flag["counts"]["lines"],
+        "added": flag["changes"]["lines"],
+        "shifts": flag["changes"]["shifts"],
     }
 
 

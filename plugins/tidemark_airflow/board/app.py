@@ -15,6 +15,7 @@ from airflow.api_fastapi.auth.managers.models.resource_details import AccessView
 from airflow.api_fastapi.common.db.common import SessionDep
 from airflow.api_fastapi.core_api.security import GetUserDep, requires_access_dag, requires_access_view
 from airflow.models.dagrun import DagRun
+from airflow.models.taskinstance import TaskInstance
 from fastapi import Depends, FastAPI, HTTPException, Query, Request, Response
 from fastapi.responses import FileResponse, JSONResponse
 from sqlalchemy import select
@@ -151,20 +152,35 @@ def offsets(stream: VisibleStream) -> Any:
 @app.get("/api/streams/{stream}/hours/{hour}")
 def hour(stream: VisibleStream, hour: str, session: SessionDep) -> Any:
     asked = Hour.parse(hour)
-    with open_board():
+    with open_board() as board:
         answer = why(stream, asked, connection_from_server)
-    dag = dag_of(stream.name)
+        revisions = [answers.revision(flag) for flag in board.revisions(stream, asked, answer.revision)]
+    runs = runs_of(dag_of(stream.name), asked, session)
+    return {**answer.as_json(), "text": answer.lines(stream.name), "revisions": revisions, "runs": runs}
+
+
+def runs_of(dag: str, hour: Hour, session: SessionDep) -> list[dict[str, Any]]:
+    """Oldest first, each with its tasks in the order in which they began."""
     found = session.execute(
         select(DagRun.run_id, DagRun.state)
         .where(
             DagRun.dag_id == dag,
-            DagRun.data_interval_start >= moment(asked.start_ms),
-            DagRun.data_interval_start < moment(asked.end_ms),
+            DagRun.data_interval_start >= moment(hour.start_ms),
+            DagRun.data_interval_start < moment(hour.end_ms),
         )
         .order_by(DagRun.run_after)
     )
-    runs = [{"dag": dag, "run": run_id, "state": str(state)} for run_id, state in found]
-    return {**answer.as_json(), "text": answer.lines(stream.name), "runs": runs}
+    return [{"dag": dag, "run": run, "state": str(state), "tasks": tasks_of(dag, run, session)} for run, state in found]
+
+
+def tasks_of(dag: str, run: str, session: SessionDep) -> list[dict[str, Any]]:
+    """Those that began: the others have no log."""
+    found = session.execute(
+        select(TaskInstance.task_id, TaskInstance.state, TaskInstance.try_number)
+        .where(TaskInstance.dag_id == dag, TaskInstance.run_id == run, TaskInstance.start_date.is_not(None))
+        .order_by(TaskInstance.start_date)
+    )
+    return [{"task": task, "state": str(state), "try": attempt} for task, state, attempt in found]
 
 
 @app.get("/api/workers")

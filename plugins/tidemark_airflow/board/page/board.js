@@ -3,6 +3,7 @@
 
 const REFRESH_MS = 30000;
 const CHART_DAYS = 7;
+const DRAWN_SHARDS = 16;
 const WORDS = {
   ready: ["ready", ""],
   revised: ["revised: late lines made a new revision", "2"],
@@ -11,7 +12,7 @@ const WORDS = {
   late: ["late, but in time", "…"],
   blocked: ["blocked: should be ready", "!"],
   open: ["open: not over", "·"],
-  expired: ["expired: removed by retention", ""],
+  expired: ["expired: removed by retention", "◦"],
   before: ["before the stream's start", ""],
 };
 const $ = (id) => document.getElementById(id);
@@ -71,7 +72,32 @@ async function ask(path) {
   throw new Error(said);
 }
 
-const pathOf = (stream, rest) => `api/streams/${encodeURIComponent(stream)}/${rest}`;
+// Nothing when another stream was chosen meanwhile.
+async function askOfStream(rest) {
+  const { stream } = state;
+  const answer = await ask(`api/streams/${encodeURIComponent(stream)}/${rest}`);
+  return state.stream === stream ? answer : null;
+}
+
+// ---- a part of the page is made anew only when what it was made from changed: focus and a screen reader stay there
+
+const madeFrom = new Map();
+
+function renew(id, from, build) {
+  const key = JSON.stringify(from);
+  if (madeFrom.get(id) === key) return;
+  madeFrom.set(id, key);
+  const part = $(id);
+  const focused = part.contains(document.activeElement) ? document.activeElement.getAttribute("href") : null;
+  part.replaceChildren(...build());
+  if (focused) [...part.querySelectorAll("a")].find((link) => link.getAttribute("href") === focused)?.focus();
+}
+
+function clear(id) {
+  madeFrom.delete(id);
+  $(id).replaceChildren();
+  delete $(id).dataset.shows;
+}
 
 // ---- words
 
@@ -105,19 +131,21 @@ function table(headings, rows, numeric = []) {
 
 async function showAll() {
   const answer = await ask("api/streams?days=2");
-  const rows = answer.streams.map((row) => {
+  const worstFirst = [...answer.streams].sort((one, other) => other.held - one.held);
+  const rows = worstFirst.map((row) => {
     const link = make("a", { href: `#${new URLSearchParams({ stream: row.stream })}` }, row.stream);
     const behind = row.watermark_ms == null ? "never planned" : duration(answer.now_ms - row.watermark_ms);
     const held = make("span", row.held ? { class: "wrong" } : { class: "quiet" }, row.held || "none");
     return [link, strip(row), row.newest_ready ?? "none", behind, held];
   });
-  $("all").replaceChildren(
-    make("h2", {}, "The last two days of each stream"),
+  offer(answer.streams.map((row) => row.stream));
+  renew("all", rows.map((row) => row.map((part) => part.outerHTML ?? part)), () => [
+    make("h2", {}, "The last two days of each stream, those with hours that should be ready first"),
     rows.length
       ? table(["stream", "hours (UTC), the oldest first", "newest ready", "consumed up to, ago", "should be ready, is not"], rows)
       : make("p", {}, "There is no stream whose DAG you may see."),
     legend(),
-  );
+  ]);
 }
 
 function strip(row) {
@@ -139,7 +167,8 @@ function legend() {
 // ---- one stream: its calendar
 
 async function showCalendar() {
-  const answer = await ask(pathOf(state.stream, `calendar?days=${state.days}`));
+  const answer = await askOfStream(`calendar?days=${state.days}`);
+  if (!answer) return;
   const behind = answer.watermark_ms == null
     ? "nothing was ever planned for it"
     : `everything is consumed up to ${time(answer.watermark_ms)} UTC, ${duration(answer.now_ms - answer.watermark_ms)} ago`;
@@ -228,36 +257,42 @@ function select() {
 // ---- one stream: an hour
 
 async function showHour() {
-  if (!state.hour) {
-    $("detail").replaceChildren(make("h2", {}, "An hour"), make("p", { class: "quiet" },
-      "Choose an hour to see why it is ready, or what holds it. Arrow keys walk, Enter chooses."));
+  const { stream, hour } = state;
+  if (!hour) {
+    renew("detail", null, () => [make("h2", {}, "An hour"), make("p", { class: "quiet" },
+      "Choose an hour to see why it is ready, or what holds it. Arrow keys walk, Enter chooses.")]);
     return;
   }
-  const { stream, hour } = state;
   if ($("detail").dataset.shows !== hour) {
-    $("detail").replaceChildren(make("h2", {}, `${stream} ${hour}`), make("p", { class: "quiet" }, "Asking…"));
+    renew("detail", hour, () => [make("h2", {}, `${stream} ${hour}`), make("p", { class: "quiet" }, "Asking…")]);
   }
-  const answer = await ask(pathOf(stream, `hours/${encodeURIComponent(hour)}`));
-  if (state.stream !== stream || state.hour !== hour) return;
+  const answer = await askOfStream(`hours/${encodeURIComponent(hour)}`);
+  if (!answer || state.hour !== hour) return;
   $("detail").dataset.shows = hour;
-  $("detail").replaceChildren(
+  renew("detail", answer, () => [
     make("h2", {}, `${stream} ${answer.hour}`),
     make("h3", {}, "What tidemark why says"),
     make("pre", {}, answer.text.join("\n")),
-    make("h3", {}, "Runs"),
-    runs(answer.runs),
-    ...(answer.flag ? proof(answer.flag) : []),
-  );
+    make("h3", {}, "Runs and their logs"),
+    ...runs(answer.runs),
+    ...(answer.flag ? proof(answer.flag, answer.revisions) : []),
+  ]);
 }
 
 function runs(found) {
-  if (!found.length) return make("p", { class: "quiet" }, "Airflow has no run of this hour; a later one may have brought it.");
-  return make("ul", {}, ...found.map((run) => {
+  if (!found.length) return [make("p", { class: "quiet" }, "Airflow has no run of this hour; a later one may have brought it.")];
+  return found.map((run) => {
     const address = `../dags/${encodeURIComponent(run.dag)}/runs/${encodeURIComponent(run.run)}`;
-    const link = make("a", { href: address, target: "_top" }, run.run);
-    link.addEventListener("click", leave);
-    return make("li", {}, link, `: ${run.state}; its tasks and their logs are there`);
-  }));
+    const tasks = run.tasks.map((task) => make("li", {},
+      outward(`${address}/tasks/${encodeURIComponent(task.task)}`, `log of ${task.task}`), `: ${task.state}, try ${task.try}`));
+    return make("div", {}, outward(address, run.run), `: ${run.state}`, make("ul", {}, ...tasks));
+  });
+}
+
+function outward(address, text) {
+  const link = make("a", { href: address, target: "_top" }, text);
+  link.addEventListener("click", leave);
+  return link;
 }
 
 // Airflow's frame may not leave for another page by itself; a link of the page around may.
@@ -269,13 +304,15 @@ function leave(event) {
   link.click();
 }
 
-function proof(flag) {
+function proof(flag, revisions) {
   const shards = Object.entries(flag.shards).map(([name, row]) =>
     [name, row.proof, row.watermark, number(row.lines), `${row.first_offset ?? "–"} … ${row.last_offset ?? "–"}`]);
   const files = flag.files.map((file) => [file.path, number(file.lines), number(file.bytes)]);
+  const history = revisions.map((row) =>
+    [row.revision, time(Date.parse(row.published)), number(row.lines), number(row.added), row.shifts.join(", ") || "none"]);
   return [
-    make("h3", {}, `Flag, revision ${flag.revision}`),
-    make("p", {}, `${number(flag.changes.lines)} lines came with this revision, from shifts ${flag.changes.shifts.join(", ") || "none"}.`),
+    make("h3", {}, `Revisions: ${flag.revision}`),
+    table(["revision", "published (UTC)", "lines", "of these new", "from shifts"], history, [2, 3]),
     make("h3", {}, "Proof of each shard"),
     table(["shard", "proof", "watermark", "lines", "offsets"], shards, [3]),
     make("h3", {}, "Files"),
@@ -286,12 +323,12 @@ function proof(flag) {
 // ---- one stream: charts, shards, timelines
 
 async function showCharts() {
-  const found = await ask(pathOf(state.stream, `flags?days=${CHART_DAYS}`));
-  if (!found.length) return $("charts").replaceChildren();
-  $("charts").replaceChildren(
+  const found = await askOfStream(`flags?days=${CHART_DAYS}`);
+  if (!found) return;
+  renew("charts", found, () => found.length ? [
     chart(found, (row) => row.lines, "Lines an hour", number, "lines"),
-    chart(found, (row) => row.delay_ms, "From an hour's end to its first flag", duration, "delay"),
-  );
+    chart(found, (row) => row.delay_ms, "Lag, from an hour's end to its first flag", duration, "delay"),
+  ] : [make("p", { class: "quiet" }, `No hour of the last ${CHART_DAYS} days has a flag: there is nothing to draw.`)]);
 }
 
 function chart(rows, value, title, format, kind) {
@@ -301,36 +338,67 @@ function chart(rows, value, title, format, kind) {
   const values = rows.map(value);
   const highest = Math.max(1, ...values);
   const text = `${title}, the last ${CHART_DAYS} days: highest ${format(Math.max(...values))}, newest ${format(values.at(-1))}`;
-  const picture = document.createElementNS("http://www.w3.org/2000/svg", "svg");
-  const attributes = { viewBox: `0 0 ${width * 10} 100`, preserveAspectRatio: "none", role: "img", "aria-label": text, class: kind };
-  for (const [name, content] of Object.entries(attributes)) picture.setAttribute(name, content);
-  rows.forEach((row, index) => {
+  const bars = rows.map((row, index) => {
     const height = Math.max(1, (94 * Math.max(0, values[index])) / highest);
-    const bar = document.createElementNS("http://www.w3.org/2000/svg", "rect");
-    const shape = { x: places[index] * 10 + 1, y: 100 - height, width: 8, height };
-    for (const [name, content] of Object.entries(shape)) bar.setAttribute(name, content);
-    const tip = document.createElementNS("http://www.w3.org/2000/svg", "title");
-    tip.textContent = `${row.hour}: ${format(values[index])}`;
-    bar.append(tip);
-    picture.append(bar);
+    return draw("rect", { x: places[index] * 10 + 1, y: 100 - height, width: 8, height },
+      draw("title", {}, `${row.hour}: ${format(values[index])}`));
   });
-  return make("figure", {}, make("figcaption", {}, text), picture);
+  const attributes = { viewBox: `0 0 ${width * 10} 100`, preserveAspectRatio: "none", role: "img", "aria-label": text, class: kind };
+  return make("figure", {}, make("figcaption", {}, text), draw("svg", attributes, ...bars));
+}
+
+function draw(tag, attributes, ...children) {
+  const node = document.createElementNS("http://www.w3.org/2000/svg", tag);
+  for (const [name, value] of Object.entries(attributes)) node.setAttribute(name, value);
+  node.append(...children);
+  return node;
 }
 
 async function showShards() {
-  const answer = await ask(pathOf(state.stream, "offsets"));
+  const answer = await askOfStream("offsets");
+  if (!answer) return;
   const rows = answer.shards.map((row) => [row.shard, number(row.next), number(row.end), number(row.lag),
     row.completed ? "completed" : time(row.watermark_ms)]);
-  const lines = answer.timelines.flatMap((row, index) => [
-    ...(index ? [make("li", { class: "arrow", "aria-hidden": "true" }, "→")] : []),
-    make("li", {}, make("strong", {}, `${row.order}: ${row.cluster}/${row.topic}`), make("br"),
-      `since ${time(row.switched_ms)}, ${row.closed ? `closed, ${row.completed} of ${row.shards} shards completed` : `${row.shards} shards`}`),
-  ]);
-  $("shards").replaceChildren(
-    make("h2", {}, "Timelines"), make("ol", { class: "timelines" }, ...lines),
-    make("h2", {}, `Shards: ${number(answer.lag)} records behind Kafka; shift ${answer.open ?? "none"} open`),
+  renew("shards", answer, () => [
+    make("h2", {}, "Timelines"), ...timelines(answer),
+    make("h2", {}, `Shards: ${number(answer.lag)} records behind Kafka; ${answer.open ? `shift ${answer.open}` : "no shift"} is open`),
     table(["shard", "next", "Kafka's end", "lag", "watermark (UTC)"], rows, [1, 2, 3]),
-  );
+  ]);
+}
+
+// Timelines side by side, the shards of each below one another, lines from parents to children.
+function timelines(answer) {
+  if (!answer.timelines.length) return [make("p", { class: "quiet" }, "The first plan stores the first one.")];
+  const [wide, high, gap, top] = [250, 22, 90, 62];
+  const places = new Map();
+  const columns = answer.timelines.map((row, column) => {
+    const shards = answer.shards.filter((shard) => shard.timeline === row.order);
+    shards.slice(0, DRAWN_SHARDS).forEach((shard, place) => places.set(shard.shard, [column * (wide + gap), top + place * (high + 6)]));
+    return { row, x: column * (wide + gap), more: Math.max(0, shards.length - DRAWN_SHARDS) };
+  });
+  const tall = Math.max(top, ...[...places.values()].map(([, y]) => y + high)) + 24;
+  const edges = answer.shards.flatMap((shard) => shard.parents.filter((parent) => places.has(parent) && places.has(shard.shard))
+    .map((parent) => {
+      const [[x, y], [toX, toY]] = [places.get(parent), places.get(shard.shard)];
+      return draw("path", { d: `M${x + wide} ${y + high / 2} C${x + wide + gap / 2} ${y + high / 2} ${toX - gap / 2} ${toY + high / 2} ${toX} ${toY + high / 2}` });
+    }));
+  const boxes = answer.shards.filter((shard) => places.has(shard.shard)).flatMap((shard) => {
+    const [x, y] = places.get(shard.shard);
+    const said = shard.completed ? "completed" : `${number(shard.lag)} behind`;
+    return [draw("rect", { x, y, width: wide, height: high, rx: 4, class: shard.completed ? "completed" : "" }),
+      draw("text", { x: x + 8, y: y + 15 }, `${shard.shard}: next ${number(shard.next)}, ${said}`)];
+  });
+  const heads = columns.flatMap(({ row, x, more }) => [
+    draw("text", { x, y: 16, class: "head" }, `${row.order}: ${row.cluster}`),
+    draw("text", { x, y: 33 }, row.topic.length > 34 ? `${row.topic.slice(0, 33)}…` : row.topic),
+    draw("text", { x, y: 50, class: "quiet" }, `since ${time(row.switched_ms)}, ${row.closed ? "closed" : "open"}`),
+    ...(more ? [draw("text", { x, y: tall - 6, class: "quiet" }, `and ${number(more)} shards more`)] : []),
+  ]);
+  const told = answer.timelines.map((row) => `${row.order}: ${row.cluster}/${row.topic}, since ${time(row.switched_ms)}, ` +
+    `${row.shards} shards, ${row.closed ? `closed, ${row.completed} of them completed` : "open"}`).join("; then ");
+  const width = columns.length * (wide + gap) - gap;
+  const attributes = { viewBox: `0 0 ${width} ${tall}`, width, height: tall, role: "img", "aria-label": `Timelines: ${told}`, class: "graph" };
+  return [make("div", { class: "scroll" }, draw("svg", attributes, ...edges, ...boxes, ...heads))];
 }
 
 async function showWorkers() {
@@ -338,12 +406,12 @@ async function showWorkers() {
   const leases = answer.leases.filter((row) => !state.stream || row.stream === state.stream).map((row) =>
     [row.stream, row.held ? row.owner : "free", row.held ? `${row.task}, try ${row.try}` : "", row.epoch, time(row.renewed_ms)]);
   const found = answer.workers.map((row) => [row.name, `${row.task}, try ${row.try}`, row.queues.slice(0, 6).join(", "), time(row.since_ms)]);
-  $("workers").replaceChildren(
+  renew("workers", [found, leases], () => [
     make("h2", {}, "Workers"),
     found.length ? table(["worker", "task", "queues", "since (UTC)"], found) : make("p", { class: "quiet" }, "No worker lives: nothing runs now."),
     make("h2", {}, "Leases"),
     leases.length ? table(["stream", "held by", "for", "epoch", "renewed (UTC)"], leases, [3]) : make("p", { class: "quiet" }, "No stream has a lease yet."),
-  );
+  ]);
 }
 
 // ---- the whole
@@ -365,8 +433,11 @@ async function refresh() {
 
 async function listStreams() {
   const answer = await ask("api/streams?days=1").catch(() => ({ streams: [] }));
-  const names = answer.streams.map((row) => row.stream);
-  $("stream").replaceChildren(make("option", { value: "" }, "All streams"), ...names.map((name) => make("option", { value: name }, name)));
+  offer(answer.streams.map((row) => row.stream));
+}
+
+function offer(names) {
+  renew("stream", names, () => [make("option", { value: "" }, "All streams"), ...names.map((name) => make("option", { value: name }, name))]);
   $("stream").value = state.stream;
 }
 
@@ -379,15 +450,12 @@ function follow() {
   $("stream").value = state.stream;
   $("days").value = state.days;
   if (before.stream !== state.stream) {
-    for (const id of ["charts", "calendar", "detail", "shards"]) {
-      $(id).replaceChildren();
-      delete $(id).dataset.shows;
-    }
+    for (const id of ["charts", "calendar", "detail", "shards"]) clear(id);
     $("summary").textContent = "";
   }
   if (before.stream === state.stream && before.days === state.days && state.stream) {
     select();
-    showHour().catch((error) => $("detail").replaceChildren(make("p", { class: "wrong" }, error.message)));
+    showHour().catch((error) => renew("detail", error.message, () => [make("p", { class: "wrong" }, error.message)]));
   } else refresh();
 }
 
