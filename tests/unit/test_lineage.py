@@ -190,11 +190,15 @@ class World:
     hour: Hour = SEVEN
 
     def write(self, order: int, partition: int, amount: int) -> None:
-        log = self.logs[1 + order % len(self.logs)]
+        log = self.logs[self.one_of(order)]
         log[partition % len(log)] += amount
 
+    def one_of(self, number: int) -> int:
+        """Of the timelines that are asked for."""
+        return sorted(self.logs)[number % len(self.logs)]
+
     def hang(self, order: int, partition: int) -> None:
-        number = 1 + order % len(self.logs)
+        number = self.one_of(order)
         shard = Shard(number, partition % len(self.logs[number]))
         self.hanging.setdefault(shard, self.logs[number][shard.partition])
 
@@ -214,6 +218,16 @@ class World:
         self.positions = opened.positions
         self.logs[last + 1] = [0] * partitions
 
+    def retire(self, order: int) -> None:
+        """As the command does it: a closed timeline all of whose shards are completed."""
+        retired = self.one_of(order)
+        rows = self.positions.shards
+        if self.timelines[retired].ends is None or not all(rows[s].completed for s in rows if s.timeline == retired):
+            return
+        self.timelines[retired] = replace(self.timelines[retired], retired_ms=self.hour.start_ms)
+        self.positions = self.positions.with_shards({s: row for s, row in rows.items() if s.timeline != retired})
+        del self.logs[retired]
+
     def offsets(self) -> dict[Shard, Offsets]:
         return {
             Shard(order, partition): Offsets(begin=0, stable=self.hanging.get(Shard(order, partition), end), end=end)
@@ -222,7 +236,7 @@ class World:
         }
 
     def run(self) -> None:
-        for order, found in self.timelines.items():
+        for order, found in live(self.timelines).items():
             if found.ends is not None:
                 self.timelines[order] = found.ending(self.logs[order])
         work = plan_ranges(
@@ -246,7 +260,8 @@ class World:
             assert found.start == self.covered.get(shard, 0)
             self.covered[shard] = found.end
             if found.end > found.start or found.proof is Proof.END_OFFSET:
-                assert set(parents_of(shard, self.timelines)) <= completed
+                asked = {parent for parent in parents_of(shard, self.timelines) if parent.timeline in self.logs}
+                assert asked <= completed
             if after.shards[shard].watermark_ms > work.positions.shards[shard].watermark_ms:
                 assert found.end == self.logs[shard.timeline][shard.partition]
         for shard in completed:
@@ -263,7 +278,7 @@ class World:
 
 acts = st.lists(
     st.tuples(
-        st.sampled_from(["write", "write", "write", "run", "run", "switch", "hang", "settle"]),
+        st.sampled_from(["write", "write", "write", "run", "run", "switch", "hang", "settle", "retire"]),
         st.integers(0, 5),
         st.integers(0, 3),
         st.integers(0, 9),
@@ -289,6 +304,8 @@ def test_no_child_moves_before_its_parents_and_nothing_is_completed_that_is_not_
                 world.hang(order, partition)
             case "settle":
                 world.hanging.clear()
+            case "retire":
+                world.retire(order)
         world.check_ready()
     world.hanging.clear()
     # Whatever happened: once nothing hangs, every record of every timeline is read.
