@@ -186,11 +186,14 @@ def test_each_flag_is_one_event_in_whatever_way_and_however_often_its_hour_is_ru
     keys = [str(unheard), str(first), str(second)]
     assert events_of(airflow, "payments/hour", keys) == [(key, 1) for key in keys[1:]]
 
-    # A flag whose publish task died before its event.
+    # A flag whose publish task died before its event, while no other run publishes.
+    wait_until(lambda: not has_running(airflow, dag), "every run has ended")
+    pause(airflow, dag)
     stream, interval = load_stream(streams_file, "payments"), Interval(unheard.start_ms, unheard.end_ms)
     wait_until(lambda: consumed(airflow_stack, stream, interval), f"{unheard} is consumed")
     flags = publish_stream(stream, connections_of(airflow_stack), TASK).published
     assert [flag.subject for flag in flags] == [str(unheard)]
+    airflow.unpause(dag)
     airflow_cli(airflow_stack, "dags", "trigger", dag, "--run-id", "by_hand", "--conf", named(first))
     wait_until(partial(has_ended, airflow, dag, "by_hand"), f"{first} is run by hand once more")
     assert events_of(airflow, "payments/hour", keys) == [(key, 1) for key in keys]
@@ -235,7 +238,7 @@ def test_why_knows_of_a_dag_that_is_paused_a_run_that_never_was_and_a_task_that_
     told = why()
     assert "is running" in told
     assert "is paused" not in told
-    airflow._request("PATCH", f"/api/v2/dags/{dag}", json={"is_paused": True}).raise_for_status()
+    pause(airflow, dag)
     run = next(task.run for task in airflow.tasks(dag) if task.hour == hour)
     airflow._request("PATCH", f"/api/v2/dags/{dag}/dagRuns/{run}", json={"state": "failed"}).raise_for_status()
     assert f"the run {run} is failed" in why()
@@ -252,6 +255,10 @@ def consumed(stack: Stack, stream: Stream, interval: Interval) -> bool:
 
 def no_spark() -> NoReturn:
     raise AssertionError("the topic is empty")
+
+
+def pause(airflow: AirflowClient, dag: str) -> None:
+    airflow._request("PATCH", f"/api/v2/dags/{dag}", json={"is_paused": True}).raise_for_status()
 
 
 def has_running(airflow: AirflowClient, dag: str) -> bool:

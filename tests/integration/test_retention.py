@@ -76,7 +76,7 @@ def test_a_dry_run_removes_nothing_and_its_token_removes_exactly_what_it_listed(
     assert {path: data for path, data in rig.files().items() if path.startswith(tomorrow)} == {
         path: data for path, data in before.items() if path.startswith(tomorrow)
     }
-    flags = run("flags", rig.stream.name, str(DAY))
+    flags = run("flags", rig.stream.name, "--day", str(DAY))
     assert flags.stdout.count("expired") == 24
     assert "expired" in run("why", rig.stream.name, str(HOUR)).stdout
 
