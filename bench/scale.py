@@ -122,8 +122,8 @@ class _ManyPartitions:
     def describe(self, topic: str) -> Topic:
         return Topic(name=topic, id="many", partitions=self._partitions)
 
-    def offsets(self, topic: str, partitions: Sequence[int]) -> dict[int, Offsets]:
-        del topic
+    def offsets(self, topic: str, partitions: Sequence[int], *, patience_s: float) -> dict[int, Offsets]:
+        del topic, patience_s
         return {partition: Offsets(begin=0, stable=1, end=1) for partition in partitions}
 
     def digests(self, topic: str, offsets: dict[int, int]) -> dict[int, str]:
