@@ -159,7 +159,8 @@ def test_a_job_that_dies_or_stands_still_does_not_hold_a_switch_and_every_record
         switch(pipeline, target)
         if act == "stop":
             job.go_on()
-            assert job.wait() != 0
+            # Whose shift was rolled forward while it stood still reads back that it is committed.
+            assert job.wait() != 0 or failpoint == "commit.before_transaction"
     assert (sorted(timelines_of(pipeline)), version_of(pipeline)) == ([1, 2], 2)
     target.send(records(THIRD, 8, 2))
     assert pipeline.run(SECOND) == [f"{SECOND} 1"]
