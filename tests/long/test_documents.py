@@ -36,7 +36,7 @@ def test_every_command_of_the_documents_does_what_its_page_says(folder: Path) ->
     with log.open("w") as out:
         shell = subprocess.run(
             ["bash", "-s"],
-            input="set -o pipefail\n" + "\n".join(_typed(block) for block in blocks),
+            input="\n".join(_typed(block) for block in blocks),
             env=environment,
             cwd=folder,
             stdout=out,
