@@ -18,6 +18,13 @@ def write_streams(folder: Path, names: Iterable[str], *settings: str) -> None:
     (folder / "streams.yaml").write_text(f"streams:\n{''.join(rows)}")
 
 
+def write_policy(folder: Path, policy: str) -> None:
+    """Airflow's own way for a cluster to overrule its DAGs, for the stack that will be in the folder."""
+    config = folder / "stack" / "airflow" / "config"
+    config.mkdir(parents=True)
+    (config / "airflow_local_settings.py").write_text(policy)
+
+
 @contextmanager
 def armed_with(steps: Iterable[Failpoint], folder: Path) -> Iterator[Stack]:
     """Each step kills once; `witness` in the folder names those that did."""
