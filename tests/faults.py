@@ -57,6 +57,7 @@ class Start(Enum):
     PLANNED = "a frozen shift"
     PENDING = "a shift whose driver died when it had marked it PENDING"
     DAMAGED = "the same, but one of its files is lost"
+    IN_THE_WAY = "a frozen shift, and other bytes under the name of one of its files"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,6 +82,7 @@ CASES: Mapping[Failpoint, Case] = {
     "plan.after_transaction": Case(start=Start.NOTHING),
     "consume.task_writing": _IN_A_TASK,
     "consume.task_wrote_files": _IN_A_TASK,
+    "commit.before_replacing": Case(start=Start.IN_THE_WAY),
     # From PENDING on a first driver and one that rolls forward take the same steps, the latter without Spark.
     "commit.after_moves": Case(start=Start.PENDING),
     "commit.after_blocks": Case(start=Start.PENDING),
@@ -99,11 +101,14 @@ def case_of(failpoint: Failpoint) -> Case:
     return CASES.get(failpoint, Case(start=Start.PLANNED))
 
 
-def left_for(start: Start, planned: Left, pending: Callable[[], Left]) -> Left | None:
+def left_for(start: Start, twins: "Twins", pending: Callable[[], Left]) -> Left | None:
     if start is Start.NOTHING:
         return None
     if start is Start.PLANNED:
-        return planned
+        return twins.planned
+    if start is Start.IN_THE_WAY:
+        taken = next(path for path in twins.undisturbed.files if "/_incoming/" in path)
+        return replace(twins.planned, files={**twins.planned.files, taken: b"of an earlier try"})
     if start is Start.PENDING:
         return pending()
     left = pending()

@@ -42,6 +42,7 @@ Failpoint = Literal[
     "commit.after_manifest",
     "commit.before_pending",
     "commit.after_pending",
+    "commit.before_replacing",
     "commit.between_moves",
     "commit.after_moves",
     "commit.after_blocks",

@@ -59,7 +59,7 @@ def kills(request: pytest.FixtureRequest, twins: Twins) -> Iterator[Mapping[Fail
         pending = threads.submit(twins.leave_pending)
 
         def kill(failpoint: Failpoint, case: Case) -> Killed:
-            return twins.kill(left_for(case.start, twins.planned, pending.result), failpoint, case.also)
+            return twins.kill(left_for(case.start, twins, pending.result), failpoint, case.also)
 
         yield {
             failpoint: threads.submit(kill, failpoint, case_of(failpoint))
@@ -93,11 +93,13 @@ def _ranges(planned: Left) -> Any:
     return json.loads(planned.nodes[SHIFT])["shift"]["ranges"]
 
 
-@pytest.mark.parametrize("step", ["consume.after_read", "commit.after_pending", "commit.before_transaction"])
+@pytest.mark.parametrize(
+    "step", ["consume.after_read", "commit.after_pending", "commit.before_replacing", "commit.before_transaction"]
+)
 def test_a_zombie_that_wakes_after_its_lease_was_taken_changes_nothing(
     faults: Faults, twins: Twins, step: Failpoint
 ) -> None:
-    stream = faults.stream(twins.planned)
+    stream = faults.stream(left_for(case_of(step).start, twins, twins.leave_pending))
     with faults.job(stream, {step: "stop"}) as zombie:
         zombie.wait_until_stopped(step)
         faults.consume(stream, attempt=3)

@@ -340,6 +340,16 @@ def test_rename_moves_a_folder_with_what_is_in_it(storage: Storage) -> None:
     assert names_below(storage, "_tmp") == ["_tmp/taken"]
 
 
+def test_rename_that_may_make_no_parents_says_that_there_is_none(storage: Storage) -> None:
+    storage.create("source", b"x")
+    with pytest.raises(NotFound):
+        storage.rename("source", "none/target", make_parents=False)
+    assert [found.path for found in storage.list("")] == ["source"]
+    storage.make_folder("there")
+    storage.rename("source", "there/target", make_parents=False)
+    assert storage.read("there/target") == b"x"
+
+
 def test_rename_does_not_replace_a_file(storage: Storage) -> None:
     storage.create("a", b"a")
     storage.create("b", b"b")

@@ -86,9 +86,7 @@ def disturbed(
     request: pytest.FixtureRequest, faults: Faults, twins: Twins, pending: Left
 ) -> Iterator[Mapping[Failpoint, Disturbed]]:
     """All steps at once: one crash serves them all."""
-    streams = {
-        step: faults.stream(left_for(case_of(step).start, twins.planned, lambda: pending)) for step in OF_A_DRIVER
-    }
+    streams = {step: faults.stream(left_for(case_of(step).start, twins, lambda: pending)) for step in OF_A_DRIVER}
     standstill = Standstill()
     with pytest.MonkeyPatch.context() as patched, ExitStack() as jobs, ThreadPoolExecutor(len(HERE)) as threads:
         patched.setattr(failpoints, "_armed", lambda: dict.fromkeys(FAILPOINTS, standstill.stand_still))

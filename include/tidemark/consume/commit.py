@@ -257,9 +257,18 @@ class Committer:
                 raise
         except AlreadyExists:
             if not self._is_same(source, target):
-                self.lease.confirm()
-                self.storage.delete(target)
+                self._set_aside(target, f"{source}.replaced")
                 self.storage.rename(source, target)
+
+    def _set_aside(self, target: str, place: str) -> None:
+        """Into a folder that a successor takes away: a zombie that wakes here cannot touch what was committed since."""
+        self.lease.confirm()
+        reach("commit.before_replacing")
+        try:
+            self.storage.rename(target, place, make_parents=False)
+        except NotFound:
+            self.lease.confirm()
+            raise
 
     def _is_same(self, source: str, target: str) -> bool:
         return digest_of(self.storage, source) == digest_of(self.storage, target)

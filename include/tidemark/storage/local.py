@@ -52,11 +52,12 @@ class LocalStorage:
             part.unlink(missing_ok=True)
             raise
 
-    def rename(self, source: str, target: str) -> None:
+    def rename(self, source: str, target: str, *, make_parents: bool = True) -> None:
         old, new = self._absolute(source), self._absolute(target)
         with _told(f"rename {old} to {new}"):
             old.lstat()
-            _make_folders(new.parent)
+            if make_parents:
+                _make_folders(new.parent)
             _rename(old, new)
             _force(new.parent)
             _force(old.parent)

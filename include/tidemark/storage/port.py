@@ -77,11 +77,11 @@ class Storage(Protocol):
         is a `rename`, with its errors.
         """
 
-    def rename(self, source: str, target: str) -> None:
-        """Move a file or folder without replacing even an empty folder; the target's parents are made.
+    def rename(self, source: str, target: str, *, make_parents: bool = True) -> None:
+        """Move a file or folder without replacing even an empty folder; the target's parents are made if asked.
 
-        `NotFound` when there is no source. An answer that was lost is read back; `CommitStateUnknown` when
-        that is not possible either.
+        `NotFound` when there is no source, or no parent and none may be made. An answer that was lost is read back;
+        `CommitStateUnknown` when that is not possible either.
         """
 
     def read(self, path: str, start: int = 0, end: int | None = None) -> bytes:

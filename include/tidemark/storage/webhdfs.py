@@ -76,13 +76,13 @@ class WebHdfsStorage:
             self._discard(part)
             raise
 
-    def rename(self, source: str, target: str) -> None:
+    def rename(self, source: str, target: str, *, make_parents: bool = True) -> None:
         check_path(source)
         check_path(target)
         try:
             self._rename_once(source, target)
         except NotFound:
-            if self.status(source) is None:
+            if not make_parents or self.status(source) is None:
                 raise
             self._make_parent(target)
             self._rename_once(source, target)
