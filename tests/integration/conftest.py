@@ -1,4 +1,3 @@
-import socket
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -14,14 +13,6 @@ from tidemark.ledger.zookeeper import open_session
 from tidemark.stack import Stack
 
 STREAM = "cluster: main, owner: tests, grace: 60s, max_clock_skew: 30s"
-
-
-@pytest.fixture
-def unused_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 @pytest.fixture
