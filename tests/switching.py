@@ -9,6 +9,7 @@ from subprocess import CompletedProcess
 from typing import Any
 
 from pyspark.sql import SparkSession
+from tests.canaries import walk_nodes
 from tests.clusters import OTHER, TwoClusters
 from tests.commands import tidemark
 from tests.pipeline import FIRST, Pipeline, build, expected_lines, records
@@ -18,6 +19,7 @@ from tidemark.drive.acts import look_at_switch, switch_timeline
 from tidemark.failpoints import Failpoint
 from tidemark.ledger.records import Timeline
 from tidemark.ledger.stream import StreamLedger
+from tidemark.ledger.zookeeper import open_session
 from tidemark.names import Hour, Task
 
 OPERATOR = Task(name="operator", attempt=1)
@@ -51,6 +53,12 @@ def timelines_of(pipeline: Pipeline) -> dict[int, Timeline]:
 
 def version_of(pipeline: Pipeline) -> int:
     return pipeline.ledger(lambda ledger: ledger.timelines_version().value.version)
+
+
+def nodes_of(pipeline: Pipeline) -> dict[str, Any]:
+    """All that ZooKeeper has of the stream, with the versions and times of its nodes."""
+    with open_session(pipeline.connections) as client:
+        return {path: client.get(path) for path in walk_nodes(client, f"/streams/{pipeline.stream.name}")}
 
 
 def completed_shards(pipeline: Pipeline) -> list[str]:

@@ -28,11 +28,7 @@ _TIMEOUT_S = 30.0
 _LISTEN_S = 0.2
 _ELECTION_S = 20.0
 _NO_LEADER = (KafkaError.LEADER_NOT_AVAILABLE, KafkaError.NOT_LEADER_FOR_PARTITION)
-_REFUSED = (
-    KafkaError.TOPIC_AUTHORIZATION_FAILED,
-    KafkaError.GROUP_AUTHORIZATION_FAILED,
-    KafkaError.CLUSTER_AUTHORIZATION_FAILED,
-)
+_REFUSED = (KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED)
 _EARLIEST: OffsetSpec = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
 _LATEST: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call]
 
@@ -146,6 +142,13 @@ class KafkaCluster:
         finally:
             consumer.close()
 
+    def check_readable(self, topic: str, offsets: Mapping[int, Offsets]) -> None:
+        """Raise WrongUse when records may not be fetched: offsets are told to whoever may describe a topic.
+
+        Fetches from the end of one partition: the right to read is asked for even where there is nothing.
+        """
+        self.digests(topic, {partition: row.end for partition, row in [*offsets.items()][:1]})
+
     def read(self, topic: str, partition: int, start: int, end: int) -> Iterator[Record]:
         """The committed records of [start, end), one by one: for looking, not for moving data."""
         if start >= end:
@@ -212,7 +215,10 @@ class KafkaCluster:
         if error.code() == KafkaError._AUTO_OFFSET_RESET:
             raise DataLoss(f"Cannot read {topic}-{message.partition()}: {error.str()}")
         if error.code() in _REFUSED:
-            raise WrongUse(f"Cannot read {topic}: {self._name} refuses it: {error.str()}")
+            raise WrongUse(f"Cannot read {topic}: {self._name} refuses it: {error.str()}; wanted the right to read it")
+        if error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
+            # librdkafka looks for the group's coordinator unasked; partitions are assigned, no group is joined.
+            return False
         if error.retriable():
             return False
         raise ServiceUnreachable(f"Cannot read {topic} from {self._name}: {error.str()}")

@@ -13,7 +13,7 @@ import pytest
 from pyspark.sql import SparkSession
 from tests.clusters import OTHER, TwoClusters
 from tests.jobs import ConsumeJob
-from tests.pipeline import FIRST, interval_of, records
+from tests.pipeline import FIRST, Pipeline, interval_of, records
 from tests.proxy import Proxy
 from tests.services import Sent, read_json, walk
 from tests.switching import (
@@ -24,6 +24,7 @@ from tests.switching import (
     assert_killed_switch_leaves_all_or_nothing,
     completed_shards,
     moving_pipeline,
+    nodes_of,
     switch,
     timelines_of,
     version_of,
@@ -31,12 +32,15 @@ from tests.switching import (
 from tests.waiting import wait_until
 
 from tidemark import layout
+from tidemark.drive.acts import LEASE_WAIT_S
 from tidemark.drive.services import services
 from tidemark.environment import ZOOKEEPER, Connection
 from tidemark.errors import CommitFailed, CommitStateUnknown, TidemarkError
 from tidemark.failpoints import Failpoint
 from tidemark.ledger import paths
+from tidemark.ledger.lease import read_lease
 from tidemark.ledger.records import Head
+from tidemark.ledger.stream import StreamLedger
 from tidemark.names import HOUR_MS, Hour, Task
 
 THIRD = Hour(SECOND.end_ms)
@@ -162,6 +166,72 @@ def test_a_job_that_dies_or_stands_still_does_not_hold_a_switch_and_every_record
             # Whose shift was rolled forward while it stood still reads back that it is committed.
             assert job.wait() != 0 or failpoint == "commit.before_transaction"
     assert (sorted(timelines_of(pipeline)), version_of(pipeline)) == ([1, 2], 2)
+    target.send(records(THIRD, 8, 2))
+    assert pipeline.run(SECOND) == [f"{SECOND} 1"]
+    assert pipeline.run(THIRD) == [f"{THIRD} 1"]
+    assert completed_shards(pipeline) == ["0001-0", "0001-1"]
+    assert_each_record_once(pipeline, target)
+    assert list(walk(pipeline.storage, "_tmp")) == []
+
+
+def settled_nodes(pipeline: Pipeline) -> dict[str, bytes]:
+    """Without the lease, which its holder renews, and the question for it."""
+    moving = (paths.lease(pipeline.stream.name), paths.wanted(pipeline.stream.name))
+    return {path: data for path, (data, _) in nodes_of(pipeline).items() if path not in moving}
+
+
+def test_a_switch_gives_up_on_a_job_that_does_not_answer_after_a_bounded_time_and_the_job_goes_on(
+    clusters: TwoClusters, spark: SparkSession, tmp_path: Path
+) -> None:
+    pipeline, target = moving_pipeline(clusters, spark), clusters.topic(OTHER, 2)
+    pipeline.run(FIRST)
+    pipeline.topic.send(records(SECOND, 10, 2))
+    commands = Commands(pipeline, clusters.environment(), tmp_path)
+    task = Task(name="worker", attempt=1)
+    armed: dict[Failpoint, str] = {"consume.after_read": "wait"}
+    with ConsumeJob(clusters.main, pipeline.stream, interval_of(SECOND), task, tmp_path / "job", armed) as job:
+        job.wait_until_reached("consume.after_read")
+        held = pipeline.ledger(lambda ledger: read_lease(ledger.client, ledger.stream))
+        before, began = settled_nodes(pipeline), time.monotonic()
+        done = commands.run("switch", "--cluster", OTHER, "--topic", target.name, "--stable-for", "1s", "--yes")
+        assert LEASE_WAIT_S <= time.monotonic() - began < 2 * LEASE_WAIT_S
+        found = f"{held.owner} holds it for worker, try 1, epoch {held.epoch}"
+        told = f"tidemark: Cannot take the lease of {pipeline.stream.name}: {found}\n"
+        assert (done.returncode, done.stderr) == (1, told)
+        assert settled_nodes(pipeline) == before
+        assert not pipeline.ledger(StreamLedger.is_lease_wanted)
+        job.let_go()
+        assert job.wait() == 0, job.log
+    assert version_of(pipeline) == 1
+    assert pipeline.run(SECOND) == [f"{SECOND} 1"]
+    assert_each_record_once(pipeline)
+
+
+@pytest.mark.parametrize("failpoint", ["consume.after_read", "commit.before_transaction"])
+def test_a_job_that_a_switch_evicted_cannot_commit_and_every_record_is_there_once(
+    clusters: TwoClusters, spark: SparkSession, tmp_path: Path, failpoint: Failpoint
+) -> None:
+    """It lives, renews its lease and does not answer. What only lacked its transaction is rolled forward."""
+    pipeline, target = moving_pipeline(clusters, spark), clusters.topic(OTHER, 2)
+    pipeline.run(FIRST)
+    pipeline.topic.send(records(SECOND, 10, 2))
+    commands = Commands(pipeline, clusters.environment(), tmp_path)
+    where = ("--cluster", OTHER, "--topic", target.name, "--stable-for", "1s")
+    task = Task(name="worker", attempt=1)
+    armed = {failpoint: "wait"}
+    with ConsumeJob(clusters.main, pipeline.stream, interval_of(SECOND), task, tmp_path / "job", armed) as job:
+        job.wait_until_reached(failpoint)
+        done = commands.run("switch", *where, "--evict", "--yes")
+        assert done.returncode == 0, done.stderr
+        assert "(worker) still has version 1: it cannot commit" in done.stdout
+        assert (sorted(timelines_of(pipeline)), version_of(pipeline)) == ([1, 2], 2)
+        switched = nodes_of(pipeline)
+        assert job.process.poll() is None, job.log
+        job.let_go()
+        code = job.wait()
+        if failpoint == "consume.after_read":
+            assert (code != 0, "Fenced" in job.log) == (True, True), job.log
+        assert nodes_of(pipeline) == switched
     target.send(records(THIRD, 8, 2))
     assert pipeline.run(SECOND) == [f"{SECOND} 1"]
     assert pipeline.run(THIRD) == [f"{THIRD} 1"]

@@ -244,9 +244,8 @@ def _sources(ledger: StreamLedger) -> tuple[_Source, ...]:
 
 
 def _read(kafka: KafkaCluster, topic: str) -> dict[int, Offsets]:
-    """Fetch from its end: the right to read is asked for even where there is nothing."""
     offsets = kafka.offsets(topic, range(kafka.describe(topic).partitions))
-    kafka.digests(topic, {0: offsets[0].end})
+    kafka.check_readable(topic, offsets)
     return offsets
 
 

@@ -102,7 +102,7 @@ class Switcher:
     """By the cluster's name."""
 
     def look(self, cluster: str, topic: str) -> SwitchOutlook:
-        """Raise WrongUse for a target that does not exist, or that carried the stream before."""
+        """Raise WrongUse for a target that does not exist, may not be read, or carried the stream before."""
         subject = f"Cannot switch {self.stream.name} to {topic} on {cluster}"
         version, timelines = self.ledger.timelines_version().value.version, self.ledger.timelines()
         if not timelines:
@@ -113,8 +113,7 @@ class Switcher:
             if timeline.topic_id == target.id:
                 raise WrongUse(f"{subject}: timeline {order} has claimed its records; wanted a topic of its own")
         found = kafka.offsets(topic, range(target.partitions))
-        readable = {partition: row.begin for partition, row in found.items() if row.begin < row.stable}
-        kafka.digests(topic, dict([*readable.items()][:1]))
+        kafka.check_readable(topic, found)
         last = max(timelines)
         known = [row.next for shard, row in sorted(self._positions().items()) if shard.timeline == last]
         return SwitchOutlook(

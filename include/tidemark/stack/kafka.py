@@ -58,6 +58,7 @@ socket.request.max.bytes={4 * _MAX_MESSAGE_BYTES}
 _USER = "tidemark"
 _MECHANISM = "SCRAM-SHA-512"
 _ITERATIONS = 4096
+# Users who are made later may do what they are granted. Nobody has no name but the broker to itself as its controller.
 _SECURED_SETTINGS = f"""\
 sasl.enabled.mechanisms={_MECHANISM}
 sasl.mechanism.inter.broker.protocol={_MECHANISM}
@@ -66,6 +67,8 @@ ssl.keystore.type=PEM
 ssl.keystore.location={{server}}
 ssl.truststore.type=PEM
 ssl.truststore.location={{ca}}
+authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer
+super.users=User:{_USER};User:ANONYMOUS
 """
 
 
