@@ -33,7 +33,7 @@ test: setup lint ## Check and test everything, on real services (WORKERS=1 for o
 	@$(BIN)/pytest --numprocesses $(WORKERS) --no-loadscope-reorder
 
 test-long: setup ## Attack it longer: services ended, disks filled, executors and tasks killed (as root)
-	@$(BIN)/pytest tests/long
+	@$(BIN)/pytest --numprocesses $(WORKERS) --no-loadscope-reorder tests/long
 
 test-browser: setup ## Test the readiness board in a real Chromium, which has to be installed
 	@$(BIN)/pytest tests/browser

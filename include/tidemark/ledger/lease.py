@@ -146,7 +146,8 @@ class StreamLease:
             if self._monotonic() >= deadline:
                 raise LeaseTaken(
                     f"Cannot take the lease of {self._stream}: {holder.owner} holds it "
-                    f"for {holder.task}, try {holder.attempt}, epoch {holder.epoch}"
+                    f"for {holder.task}, try {holder.attempt}, epoch {holder.epoch}; "
+                    f"`tidemark workers evict {holder.owner}` frees it"
                 )
             self._stop.wait(min(0.5, self._expiry_s / 5))
 
