@@ -9,7 +9,7 @@ from tidemark.config import Stream
 from tidemark.consume.advance import advance, hours_touched
 from tidemark.errors import DataLoss
 from tidemark.kafka import Offsets
-from tidemark.ledger.records import Gap, Positions, Proof, ShardPosition, Shift, ShiftRange, Window
+from tidemark.ledger.records import Gap, HeldEnd, Positions, Proof, ShardPosition, Shift, ShiftRange, Window
 from tidemark.names import HOUR_MS, Hour, Interval, Shard
 from tidemark.plan.backfill import is_backfill, plan_backfill
 from tidemark.plan.planner import PlannedWork, plan_ranges, share_out
@@ -49,6 +49,31 @@ def test_a_range_without_proof_moves_next_alone() -> None:
         found = ShiftRange(lost_from=5, start=5, end=9, proof=proof)
         after = advance(positions(5), shift_of({ZERO: found}), {}).positions.shards[ZERO]
         assert (after.next, after.watermark_ms) == (9, SEVEN.start_ms)
+
+
+def test_an_end_that_a_transaction_held_proves_its_watermark_once_that_much_is_committed() -> None:
+    unstable = ShiftRange(lost_from=5, start=5, end=7, proof=Proof.UNSTABLE, held_end=9)
+    first = advance(positions(5), shift_of({ZERO: unstable}), {}).positions
+    assert first.held == (HeldEnd(shard="0001-0", end=9, until_ms=SEVEN.end_ms),)
+    nearly = ShiftRange(lost_from=7, start=7, end=8, proof=Proof.UNSTABLE, held_end=20)
+    second = advance(first, shift_of({ZERO: nearly}, SEVEN.end_ms + HOUR_MS), {}).positions
+    assert (second.shards[ZERO].watermark_ms, second.held) == (SEVEN.start_ms, first.held)
+    enough = ShiftRange(lost_from=8, start=8, end=9, proof=Proof.UNSTABLE, held_end=30)
+    third = advance(second, shift_of({ZERO: enough}, SEVEN.end_ms + 2 * HOUR_MS), {}).positions
+    assert third.shards[ZERO].watermark_ms == SEVEN.end_ms
+    assert third.held == (HeldEnd(shard="0001-0", end=30, until_ms=SEVEN.end_ms + 2 * HOUR_MS),)
+    proven = ShiftRange(lost_from=9, start=9, end=40, proof=Proof.END_OFFSET)
+    last = advance(third, shift_of({ZERO: proven}, SEVEN.end_ms + 3 * HOUR_MS), {}).positions
+    assert (last.shards[ZERO].watermark_ms, last.held) == (SEVEN.end_ms + 3 * HOUR_MS, ())
+
+
+def test_a_gap_is_not_closed_by_an_end_that_was_asked_before_it() -> None:
+    unstable = ShiftRange(lost_from=5, start=5, end=7, proof=Proof.UNSTABLE, held_end=9)
+    held = advance(positions(5), shift_of({ZERO: unstable}), {}).positions
+    lost = ShiftRange(lost_from=7, start=12, end=14, proof=Proof.UNSTABLE, held_end=20)
+    after = advance(held, shift_of({ZERO: lost}, SEVEN.end_ms + HOUR_MS), {})
+    assert (after.closed, after.positions.shards[ZERO].watermark_ms) == ((), SEVEN.start_ms)
+    assert after.positions.held == (HeldEnd(shard="0001-0", end=20, until_ms=SEVEN.end_ms + HOUR_MS),)
 
 
 def test_an_empty_range_keeps_the_digest_of_the_record_before_it() -> None:

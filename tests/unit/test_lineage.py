@@ -187,6 +187,8 @@ class World:
     timelines: dict[int, Timeline] = field(default_factory=lambda: {1: timeline(2)})
     positions: Positions = field(default_factory=Positions)
     covered: dict[Shard, int] = field(default_factory=dict)
+    asked: dict[tuple[Shard, int], int] = field(default_factory=dict)
+    """The end of each shard's log when an interval's plan asked for it first."""
     hour: Hour = SEVEN
 
     def write(self, order: int, partition: int, amount: int) -> None:
@@ -262,8 +264,10 @@ class World:
             if found.end > found.start or found.proof is Proof.END_OFFSET:
                 asked = {parent for parent in parents_of(shard, self.timelines) if parent.timeline in self.logs}
                 assert asked <= completed
-            if after.shards[shard].watermark_ms > work.positions.shards[shard].watermark_ms:
-                assert found.end == self.logs[shard.timeline][shard.partition]
+            self.asked.setdefault((shard, self.hour.end_ms), self.logs[shard.timeline][shard.partition])
+            watermark_ms = after.shards[shard].watermark_ms
+            if watermark_ms > work.positions.shards[shard].watermark_ms:
+                assert found.end >= self.asked[shard, watermark_ms]
         for shard in completed:
             assert self.timelines[shard.timeline].ends is not None
             assert after.shards[shard].next == self.logs[shard.timeline][shard.partition]

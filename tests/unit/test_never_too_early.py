@@ -30,7 +30,7 @@ class World:
     stream: Stream
     now_ms: int = SEVEN.start_ms
     logs: list[list[Record]] = field(default_factory=lambda: [[], []])
-    hanging: dict[int, int] = field(default_factory=dict)
+    hanging: dict[int, list[int]] = field(default_factory=dict)
     positions: Positions = field(default_factory=Positions)
     next_hour: Hour = SEVEN
     ready: set[Hour] = field(default_factory=set)
@@ -45,15 +45,19 @@ class World:
         self.logs[partition % len(self.logs)].append(Record(time_ms, self.now_ms))
 
     def hang(self, partition: int) -> None:
-        """From here on nothing of the partition is stable, until the transaction ends."""
-        self.hanging.setdefault(partition % len(self.logs), len(self.logs[partition % len(self.logs)]))
+        """From here on nothing of the partition is stable, until the transaction ends and all that began before it."""
+        self.hanging.setdefault(partition % len(self.logs), []).append(len(self.logs[partition % len(self.logs)]))
+
+    def end(self, partition: int) -> None:
+        """The transaction that began first."""
+        self.hanging[partition % len(self.logs)] = self.hanging.get(partition % len(self.logs), [])[1:]
 
     def run(self, *, commits: bool) -> None:
         interval = Interval(self.next_hour.start_ms, self.next_hour.end_ms)
         if self.now_ms < interval.end_ms + self.grace_ms:
             return
         offsets = {
-            Shard(1, number): Offsets(begin=0, stable=self.hanging.get(number, len(log)), end=len(log))
+            Shard(1, number): Offsets(begin=0, stable=min([*self.hanging.get(number, []), len(log)]), end=len(log))
             for number, log in enumerate(self.logs)
         }
         work = plan_ranges(
@@ -130,7 +134,7 @@ def test_an_hour_is_never_ready_before_a_line_of_it_that_was_there_in_time(
             case "hang":
                 world.hang(partition)
             case "end":
-                world.hanging.pop(partition % len(world.logs), None)
+                world.end(partition)
             case "grow":
                 world.logs.append([])
         world.publish()

@@ -26,7 +26,7 @@ def after(*logs: list[int], hanging: tuple[int, ...] = (), hours: int = 1) -> Wo
     world = World(
         Stream.model_validate(SETTINGS), logs=[[Record(time, SEVEN.start_ms) for time in log] for log in logs]
     )
-    world.hanging = dict.fromkeys(hanging, 0)
+    world.hanging = {partition: [0] for partition in hanging}
     for _ in range(hours):
         world.now_ms = world.next_hour.end_ms + world.grace_ms
         world.run(commits=True)
@@ -37,7 +37,7 @@ def after_a_partition_was_added() -> World:
     """It has lines already, in a transaction that is not over."""
     world = after([SEVEN.start_ms])
     world.logs.append([Record(EIGHT.start_ms, EIGHT.start_ms)])
-    world.hanging = {1: 0}
+    world.hanging = {1: [0]}
     world.now_ms = EIGHT.end_ms + world.grace_ms
     world.run(commits=True)
     return world

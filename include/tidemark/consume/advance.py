@@ -3,7 +3,17 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from tidemark.ledger.records import Backfill, ByRecordTime, Gap, Positions, Proof, Retirement, Shift
+from tidemark.ledger.records import (
+    Backfill,
+    ByRecordTime,
+    Gap,
+    HeldEnd,
+    Positions,
+    Proof,
+    Retirement,
+    Shift,
+    ShiftRange,
+)
 from tidemark.names import HOUR_MS, Hour, Shard
 
 
@@ -23,6 +33,7 @@ def advance(before: Positions, shift: Shift, digests: Mapping[Shard, str | None]
         return _retire(before, shift, shift.retirement)
     shards = before.shards
     gaps = list(before.gaps)
+    held = {Shard.parse(found.shard): found for found in before.held}
     if shift.move:
         digests = {Shard.parse(shift.move.shard): shift.move.digest}
     for shard, found in shift.shards.items():
@@ -30,21 +41,35 @@ def advance(before: Positions, shift: Shift, digests: Mapping[Shard, str | None]
         is_moved = shift.move is not None and shift.move.shard == str(shard)
         if found.lost_from < found.start or is_moved:
             gaps.append(Gap(shard=str(shard), start=found.lost_from, end=found.start, since_ms=position.watermark_ms))
-        proven = found.proof is Proof.END_OFFSET
+            # What is lost may have arrived behind that end: the next one closes the gap.
+            held.pop(shard, None)
+        proven_ms = _proven_ms(found, shift, held.get(shard))
         shards[shard] = replace(
             position,
             next=found.end,
-            watermark_ms=max(position.watermark_ms, shift.end_ms) if proven else position.watermark_ms,
+            watermark_ms=max(position.watermark_ms, proven_ms or 0),
             digest=digests.get(shard) if found.end > found.lost_from or is_moved else position.digest,
             completed=position.completed or found.completes,
         )
+        if proven_ms is not None:
+            held.pop(shard, None)
+        if found.held_end is not None:
+            held.setdefault(shard, HeldEnd(shard=str(shard), end=found.held_end, until_ms=shift.end_ms))
     closed = tuple(
         replace(gap, until_ms=shards[Shard.parse(gap.shard)].watermark_ms)
         for gap in gaps
         if shards[Shard.parse(gap.shard)].watermark_ms > gap.since_ms
     )
     still_open = tuple(gap for gap in gaps if shards[Shard.parse(gap.shard)].watermark_ms <= gap.since_ms)
-    return Advanced(positions=replace(before.with_shards(shards), gaps=still_open), closed=closed)
+    moved = replace(before.with_shards(shards), gaps=still_open, held=tuple(held[shard] for shard in sorted(held)))
+    return Advanced(positions=moved, closed=closed)
+
+
+def _proven_ms(found: ShiftRange, shift: Shift, held: HeldEnd | None) -> int | None:
+    """Up to when everything that had arrived is committed; None: the range proves nothing."""
+    if found.proof is Proof.END_OFFSET:
+        return shift.end_ms
+    return held.until_ms if held and found.end >= held.end else None
 
 
 def _retire(before: Positions, shift: Shift, retirement: Retirement) -> Advanced:
@@ -64,7 +89,11 @@ def _retire(before: Positions, shift: Shift, retirement: Retirement) -> Advanced
     waiting = [gap for gap in before.gaps if Shard.parse(gap.shard) in leaving]
     kept = {shard: position for shard, position in before.shards.items() if shard not in leaving}
     return Advanced(
-        positions=replace(before.with_shards(kept), gaps=tuple(gap for gap in before.gaps if gap not in waiting)),
+        positions=replace(
+            before.with_shards(kept),
+            gaps=tuple(gap for gap in before.gaps if gap not in waiting),
+            held=tuple(found for found in before.held if Shard.parse(found.shard) in kept),
+        ),
         closed=(*(replace(gap, until_ms=shift.planned_ms) for gap in waiting), *lost),
     )
 

@@ -130,6 +130,18 @@ class Gap:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class HeldEnd:
+    """The end of a shard's log, asked after `until_ms` + grace, below which a transaction was open.
+
+    All that had arrived by `until_ms` lies below it: once that much is committed, the watermark is proven.
+    """
+
+    shard: str
+    end: int
+    until_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ShardPosition:
     """Committed ranges and gaps tile [start, next); all that had arrived by the watermark lies below next."""
 
@@ -169,14 +181,15 @@ class Backfill:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Positions:
     """`start_ms` is the stream's start, `first_ms` the begin of the earliest interval that was planned for it, a
-    backfill before that aside: None until the first plan. `gaps` are those that no watermark has passed yet,
-    `backfills` in the order of time, those that meet joined into one."""
+    backfill before that aside: None until the first plan. `gaps` are those that no watermark has passed yet, `held` one
+    at the most for each shard, `backfills` in the order of time, those that meet joined into one."""
 
     format: int = FORMAT
     start_ms: int | None = None
     first_ms: int | None = None
     timelines: Mapping[str, _PositionColumns] = field(default_factory=dict)
     gaps: tuple[Gap, ...] = ()
+    held: tuple[HeldEnd, ...] = ()
     backfills: tuple[Backfill, ...] = ()
 
     def with_shards(self, shards: Mapping[Shard, ShardPosition]) -> "Positions":
@@ -276,6 +289,7 @@ class ShiftRange:
 
     [lost_from, start) is a gap: records that were to be read and that Kafka no longer has. Mostly empty.
     `completes`: its timeline was closed before it was planned, and the range reaches the broker's end.
+    `held_end`: the broker's end, which an open transaction keeps the range from.
     """
 
     lost_from: int
@@ -284,6 +298,7 @@ class ShiftRange:
     points: tuple[int, ...] = ()
     proof: Proof
     completes: bool = False
+    held_end: int | None = None
 
     @property
     def splits(self) -> tuple[tuple[int, int], ...]:
@@ -300,6 +315,7 @@ class _RangeColumns:
     lost_from: Mapping[int, int]
     closed: bool = False
     """A range that is proven completes its shard."""
+    held_end: Mapping[int, int] = field(default_factory=dict)
 
 
 class ShiftState(StrEnum):
@@ -407,6 +423,7 @@ class Shift:
                 unproven={p: row.proof for p, row in rows.items() if row.proof is not Proof.END_OFFSET},
                 lost_from={p: row.lost_from for p, row in rows.items() if row.lost_from < row.start},
                 closed=any(row.completes for row in rows.values()),
+                held_end={p: row.held_end for p, row in rows.items() if row.held_end is not None},
             )
         return columns
 
@@ -423,6 +440,7 @@ class Shift:
                     points=columns.points.get(partition, ()),
                     proof=proof,
                     completes=columns.closed and proof is Proof.END_OFFSET,
+                    held_end=columns.held_end.get(partition),
                 )
         return rows
 

@@ -140,6 +140,7 @@ def _ranges_of(
             points=split_points(starts[shard], end, SPLIT_RECORDS),
             proof=proof,
             completes=is_closed and proof is Proof.END_OFFSET,
+            held_end=offsets[shard].end if proof is Proof.UNSTABLE else None,
         )
     return ranges
 
