@@ -4,6 +4,8 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import yaml
+
 from tidemark.demo.run import DAGS_PAUSED
 from tidemark.failpoints import Failpoint
 from tidemark.stack import DEFAULT_SERVICES, Stack
@@ -16,6 +18,15 @@ def write_streams(folder: Path, names: Iterable[str], *settings: str) -> None:
     all_settings = ", ".join((_SETTINGS, *settings))
     rows = (f"  {name}: {{topic: {name}, root: 'hdfs:///airflow/{name}', {all_settings}}}\n" for name in names)
     (folder / "streams.yaml").write_text(f"streams:\n{''.join(rows)}")
+
+
+def set_stream(folder: Path, name: str, **settings: str) -> None:
+    """Under a running Airflow, too: whoever reads `streams.yaml` meanwhile finds a whole one."""
+    file, new = folder / "streams.yaml", folder / "streams.yaml.new"
+    document = yaml.safe_load(file.read_text())
+    document["streams"][name] |= settings
+    new.write_text(yaml.safe_dump(document))
+    new.replace(file)
 
 
 def write_policy(folder: Path, policy: str) -> None:

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -179,12 +179,23 @@ def test_an_hour_is_late_from_its_end_on_but_a_backfill_of_an_old_one_only_from_
     sensor = HourOnTimeSensor(task_id="wait", stream=ledger.stream, hour=str(HOUR), within=timedelta(minutes=20))
     run = SimpleNamespace(run_type=run_type, start_date=moment(HOUR.end_ms + 365 * DAY_MS))
     found: Any = {"dag_run": run}
-    with pytest.raises(TaskDeferred) as deferred:
-        sensor.execute(found)
-    deadline = deferred.value.trigger.serialize()[1]["deadline"]
-    assert deadline == (since + timedelta(minutes=20)).timestamp()
+    assert sensor.deadline(found) == (since + timedelta(minutes=20)).timestamp()
     with pytest.raises(AirflowSensorTimeout, match="nothing was ever planned for the stream"):
         sensor.complete(context, {"revision": 0})
+
+
+@pytest.mark.usefixtures("context")
+def test_an_hour_that_is_late_already_fails_at_once_and_one_that_is_not_is_waited_for(ledger: StreamLedger) -> None:
+    """Airflow tries a task again, and alerts again, whose trigger fires before its executor has reported."""
+    sensor = HourOnTimeSensor(task_id="wait", stream=ledger.stream, hour=str(HOUR), within=timedelta(minutes=20))
+    now = datetime.now(UTC)
+    late: Any = {"dag_run": SimpleNamespace(run_type="manual", start_date=now - timedelta(minutes=21))}
+    with pytest.raises(AirflowSensorTimeout, match="nothing was ever planned for the stream"):
+        sensor.execute(late)
+    in_time: Any = {"dag_run": SimpleNamespace(run_type="manual", start_date=now)}
+    with pytest.raises(TaskDeferred) as deferred:
+        sensor.execute(in_time)
+    assert deferred.value.trigger.serialize()[1]["deadline"] == (now + timedelta(minutes=20)).timestamp()
 
 
 def test_a_time_out_fails_with_the_reasons(ledger: StreamLedger, context: Context) -> None:
