@@ -1,17 +1,17 @@
 """A day of two streams by backfill through Airflow's scheduler, each step of publishing killed once on the way."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.armed import armed_with, write_policy, write_streams
+from tests.armed import write_policy, write_streams
+from tests.integration.test_airflow import client_of
 from tests.services import KafkaTopic, Sent, connections_of, read_json
 from tests.waiting import wait_until
 
 from tidemark.config import load_stream
 from tidemark.demo.airflow import AirflowClient
 from tidemark.drive.services import now_ms
-from tidemark.failpoints import FAILPOINTS
+from tidemark.failpoints import FAILPOINTS, Failpoint
 from tidemark.names import DAY_MS, Hour, hours_of_day
 from tidemark.stack import Stack
 from tidemark.storage import open_storage
@@ -34,22 +34,20 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def armed_stack(folder: Path) -> Iterator[Stack]:
-    with armed_with(STEPS, folder) as stack:
-        yield stack
+def steps() -> tuple[Failpoint, ...]:
+    return STEPS
 
 
 def test_a_day_of_two_streams_has_its_flags_each_event_once_and_consumers_that_ran_once_for_each(
-    armed_stack: Stack, folder: Path
+    own_stack: Stack, folder: Path
 ) -> None:
     day = Hour.of(now_ms() - DAY_MS).day
     hours = list(hours_of_day(day))
     for name in STREAMS:
         # All but one hour are empty, and cost no Spark job.
         sent = [Sent(partition=n % 2, time_ms=hours[5].start_ms + n, value=b"line") for n in range(LINES)]
-        KafkaTopic(armed_stack, name, 2).send(sent)
-    login = armed_stack.login()
-    airflow = AirflowClient(login.address, login.user, login.password, armed_stack.environment())
+        KafkaTopic(own_stack, name, 2).send(sent)
+    airflow = client_of(own_stack)
     ingest = [f"ingest_{name}" for name in STREAMS]
     airflow.wait_for_dags((*ingest, *CONSUMERS))
     for dag in ingest:
@@ -70,7 +68,7 @@ def test_a_day_of_two_streams_has_its_flags_each_event_once_and_consumers_that_r
 
     assert sorted((folder / "witness").read_text().split()) == sorted(STEPS)
     for name in STREAMS:
-        storage = open_storage(load_stream(folder / "streams.yaml", name).root, connections_of(armed_stack))
+        storage = open_storage(load_stream(folder / "streams.yaml", name).root, connections_of(own_stack))
         flags = {hour: read_json(storage, f"{hour.day}/{hour.hh}/_READY") for hour in hours}
         assert [flag["counts"]["lines"] for flag in flags.values()] == [0] * 5 + [LINES] + [0] * 18
         assert read_json(storage, f"{day}/_READY")["counts"]["lines"] == LINES

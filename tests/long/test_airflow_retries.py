@@ -1,15 +1,14 @@
 """A task that is killed again and again: Airflow's own retries end it as if nothing had happened."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.armed import armed_with, write_streams
+from tests.armed import write_streams
+from tests.integration.test_airflow import client_of
 from tests.services import KafkaTopic, Sent, connections_of, read_json, visible_lines
 from tests.waiting import wait_until
 
 from tidemark.config import load_stream
-from tidemark.demo.airflow import AirflowClient
 from tidemark.drive.services import now_ms
 from tidemark.failpoints import Failpoint
 from tidemark.names import HOUR_MS, Hour
@@ -29,18 +28,16 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def armed_stack(folder: Path) -> Iterator[Stack]:
-    with armed_with(STEPS, folder) as stack:
-        yield stack
+def steps() -> tuple[Failpoint, ...]:
+    return STEPS
 
 
-def test_a_task_that_is_killed_at_three_steps_succeeds_with_its_fourth_try(armed_stack: Stack, folder: Path) -> None:
-    topic = KafkaTopic(armed_stack, "retried", 2)
+def test_a_task_that_is_killed_at_three_steps_succeeds_with_its_fourth_try(own_stack: Stack, folder: Path) -> None:
+    topic = KafkaTopic(own_stack, "retried", 2)
     hour = Hour(Hour.of(now_ms() - 61_000).start_ms - HOUR_MS)
     sent = [Sent(partition=n % 2, time_ms=hour.start_ms + n, value=f"line {n}".encode()) for n in range(300)]
     topic.send(sent)
-    login = armed_stack.login()
-    airflow = AirflowClient(login.address, login.user, login.password, armed_stack.environment())
+    airflow = client_of(own_stack)
     airflow.wait_for_dags((DAG,))
     airflow.backfill(DAG, [hour])
     airflow.unpause(DAG)
@@ -55,6 +52,6 @@ def test_a_task_that_is_killed_at_three_steps_succeeds_with_its_fourth_try(armed
     assert tuple((folder / "witness").read_text().split()) == STEPS
     tries = {task.task: task.attempt for task in airflow.tasks(DAG) if task.hour == hour}
     assert tries == {"plan": 1, "consume": len(STEPS) + 1, "archive": 1, "publish": 1, "announce": 1}
-    storage = open_storage(load_stream(folder / "streams.yaml", "retried").root, connections_of(armed_stack))
+    storage = open_storage(load_stream(folder / "streams.yaml", "retried").root, connections_of(own_stack))
     assert sorted(visible_lines(storage)) == sorted((record.time_ms, record.value) for record in sent)
     assert read_json(storage, f"{hour.day}/{hour.hh}/_READY")["counts"]["lines"] == len(sent)

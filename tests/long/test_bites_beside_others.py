@@ -1,10 +1,9 @@
 """A stream that was down for two days catches up in bites, through Airflow, and keeps no other stream waiting."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.armed import armed_with
+from tests.integration.test_airflow import client_of
 from tests.pipeline import expected_lines
 from tests.services import KafkaTopic, Sent, connections_of, read_json, visible_lines, walk
 from tests.waiting import wait_until
@@ -32,12 +31,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         f"  prompt: {{topic: prompt, root: 'hdfs:///airflow/prompt', {settings}}}\n"
     )
     return folder
-
-
-@pytest.fixture(scope="module")
-def running(folder: Path) -> Iterator[Stack]:
-    with armed_with((), folder) as stack:
-        yield stack
 
 
 def lines(topic: KafkaTopic, hours: list[Hour]) -> None:
@@ -70,19 +63,18 @@ def consumes(airflow: AirflowClient, hours: list[Hour]) -> list[str]:
 
 
 def test_a_stream_that_was_down_for_two_days_catches_up_in_bites_and_starves_nobody(
-    running: Stack, folder: Path
+    own_stack: Stack, folder: Path
 ) -> None:
-    connections = connections_of(running)
+    connections = connections_of(own_stack)
     behind, prompt = (load_stream(folder / "streams.yaml", name) for name in ("behind", "prompt"))
-    topic, prompt_topic = (KafkaTopic(running, stream.topic, 2) for stream in (behind, prompt))
+    topic, prompt_topic = (KafkaTopic(own_stack, stream.topic, 2) for stream in (behind, prompt))
     now = Hour.of(now_ms() - 61_000)
     hours = [Hour(now.start_ms - back * HOUR_MS) for back in range(HOURS, 0, -1)]
-    begin_two_days_ago(running, behind, hours[0])
+    begin_two_days_ago(own_stack, behind, hours[0])
     lines(topic, hours[1:])
     lines(prompt_topic, hours[-1:])
 
-    login = running.login()
-    airflow = AirflowClient(login.address, login.user, login.password, running.environment())
+    airflow = client_of(own_stack)
     airflow.wait_for_dags((BEHIND, PROMPT))
     narrow = {"pool": "tidemark_spark", "slots": 2, "description": "narrow", "include_deferred": False}
     airflow._request("PATCH", POOL, json=narrow).raise_for_status()

@@ -1,11 +1,10 @@
 """What passes while nobody runs, and runs again that an operator asks for, through Airflow's scheduler and commands."""
 
-from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
 import pytest
-from tests.armed import armed_with, write_streams
+from tests.armed import write_streams
 from tests.commands import tidemark
 from tests.integration.test_airflow import (
     airflow_cli,
@@ -42,12 +41,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("catching-up")
     write_streams(folder, STREAMS, "offset_reset: earliest")
     return folder
-
-
-@pytest.fixture(scope="module")
-def own_stack(folder: Path) -> Iterator[Stack]:
-    with armed_with((), folder) as stack:
-        yield stack
 
 
 @pytest.fixture

@@ -1,14 +1,13 @@
 """What waits for the clock and what comes too late, through Airflow's scheduler and triggerer."""
 
 import json
-from collections.abc import Iterator
 from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.armed import armed_with, set_stream, write_policy, write_streams
+from tests.armed import set_stream, write_policy, write_streams
 from tests.integration.test_airflow import all_succeeded, client_of, last_hours, no_spark
 from tests.pipeline import TASK, interval_of
 from tests.services import KafkaTopic, Sent, connections_of, read_json
@@ -50,12 +49,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_policy(folder, ALERTING.format(file=str(folder / "alerts")))
     (folder / "alerts").touch()
     return folder
-
-
-@pytest.fixture(scope="module")
-def own_stack(folder: Path) -> Iterator[Stack]:
-    with armed_with((), folder) as stack:
-        yield stack
 
 
 @pytest.fixture
