@@ -5,6 +5,7 @@ import signal
 import socket
 import sys
 from collections.abc import Iterator
+from contextlib import ExitStack
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -12,11 +13,14 @@ from typing import Any
 import psutil
 import pytest
 from hypothesis import HealthCheck, settings
+from kazoo.client import KazooClient
 from pyspark.sql import SparkSession
 from tests.clusters import TwoClusters
+from tests.services import connections_of
 from typing_extensions import override
 from xdist.scheduler import LoadScopeScheduling
 
+from tidemark.ledger.zookeeper import open_session
 from tidemark.stack import DATA_SERVICES, DEFAULT_SERVICES, SPARK_CLUSTER, Stack
 from tidemark.stack.jars import jar_paths, resolve_jars
 from tidemark.stack.java import find_java
@@ -118,6 +122,18 @@ def unused_port() -> int:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
         return port
+
+
+@pytest.fixture
+def sessions() -> Iterator[ExitStack]:
+    """What a test opened ends with it."""
+    with ExitStack() as opened:
+        yield opened
+
+
+@pytest.fixture
+def client(stack: Stack, sessions: ExitStack) -> KazooClient:
+    return sessions.enter_context(open_session(connections_of(stack)))
 
 
 @pytest.fixture

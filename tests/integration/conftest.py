@@ -1,30 +1,14 @@
 from collections.abc import Iterator
-from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from kazoo.client import KazooClient
 from tests.rights import SETTINGS, THEIRS, create_users
-from tests.services import connections_of
 from tests.statsd import StatsdServer, statsd_server
 
 from tidemark.demo.run import DAGS_PAUSED
-from tidemark.ledger.zookeeper import open_session
 from tidemark.stack import Stack
 
 STREAM = "cluster: main, owner: tests, grace: 60s, max_clock_skew: 30s"
-
-
-@pytest.fixture
-def sessions() -> Iterator[ExitStack]:
-    """What a test opened ends with it."""
-    with ExitStack() as opened:
-        yield opened
-
-
-@pytest.fixture
-def client(stack: Stack, sessions: ExitStack) -> KazooClient:
-    return sessions.enter_context(open_session(connections_of(stack)))
 
 
 @pytest.fixture(scope="session")

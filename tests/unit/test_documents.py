@@ -1,6 +1,6 @@
 """What the documents say is so: links lead somewhere, commands can be typed, tables are those of the code.
 
-That the commands do what the pages promise is tests/long/test_documents.py.
+That the commands do what the pages promise is tests/long/test_commands_of_documents.py.
 """
 
 import inspect
