@@ -1,11 +1,12 @@
 """A ZooKeeper session, and transactions whose every result is looked at."""
 
 import logging
+import select
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from kazoo.client import KazooClient, TransactionRequest
 from kazoo.exceptions import (
@@ -20,7 +21,7 @@ from kazoo.exceptions import (
     SessionClosedRequireSaslError,
     SessionExpiredError,
 )
-from kazoo.handlers.threading import KazooTimeoutError
+from kazoo.handlers.threading import KazooTimeoutError, SequentialThreadingHandler
 from kazoo.interfaces import IAsyncResult
 from kazoo.security import make_digest_acl
 
@@ -47,6 +48,34 @@ class Versioned(Generic[Record]):
     version: int
 
 
+class _Socket(Protocol):
+    def fileno(self) -> int: ...
+
+
+class _PollingHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo has no types
+    """kazoo opens and closes an epoll for every wait, five times a question: half of what a question costs."""
+
+    def select(
+        self,
+        readers: Sequence[_Socket],
+        writers: Sequence[_Socket],
+        _exceptional: Sequence[_Socket],
+        timeout: float | None = None,
+    ) -> tuple[list[_Socket], list[_Socket], list[_Socket]]:
+        """As `select.select`, for file descriptors of any size; an error counts as ready, so that it is met."""
+        poll = select.poll()
+        waiting = {found.fileno(): (found, select.POLLIN) for found in readers}
+        waiting |= {found.fileno(): (found, select.POLLOUT) for found in writers}
+        for descriptor, (_, event) in waiting.items():
+            poll.register(descriptor, event)
+        ready = [waiting[descriptor] for descriptor, _ in poll.poll(None if timeout is None else timeout * 1000)]
+        return (
+            [found for found, event in ready if event == select.POLLIN],
+            [found for found, event in ready if event == select.POLLOUT],
+            [],
+        )
+
+
 @contextmanager
 def open_session(connections: Connections, *, timeout_s: float = 10.0) -> Iterator[KazooClient]:
     """A session below the connection's chroot, which is made if it is not there.
@@ -59,7 +88,7 @@ def open_session(connections: Connections, *, timeout_s: float = 10.0) -> Iterat
         host if ":" in host else f"{host}:{connection.port or 2181}" for host in (connection.host or "").split(",")
     )
     chroot = "/" + str(connection.extra.get("chroot", "/tidemark")).strip("/")
-    client = KazooClient(hosts=hosts, timeout=timeout_s, **_credentials(connection))
+    client = KazooClient(hosts=hosts, timeout=timeout_s, handler=_PollingHandler(), **_credentials(connection))
     client.logger.addFilter(_is_no_request)
     where = f"ZooKeeper at {hosts} ({ZOOKEEPER})"
     try:
