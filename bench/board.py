@@ -12,7 +12,7 @@ from tidemark.config import Stream
 from tidemark.environment import Connections
 from tidemark.inspect.board import Board, Calendar, last_days
 from tidemark.ledger import paths
-from tidemark.ledger.records import HourRecord, HourState, Positions, ShardPosition, dump
+from tidemark.ledger.records import DayRecord, HourRecord, HourState, Positions, ShardPosition, dump
 from tidemark.ledger.stream import StreamLedger
 from tidemark.ledger.zookeeper import open_session
 from tidemark.names import HOUR_MS, Hour, Shard, hours_of_day
@@ -20,6 +20,7 @@ from tidemark.names import HOUR_MS, Hour, Shard, hours_of_day
 STREAMS, DAYS, OVERVIEW_DAYS, PARTITIONS = 50, 60, 2, 12
 _AT_ONCE = 500
 _READY = HourRecord(state=HourState.READY, revision=1, archives=1)
+_CLOSED = DayRecord(state=HourState.READY, revision=1, hours=(1,) * 24, empty=())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +31,7 @@ class BoardTimes:
     overview_again: float
     calendar_first: float
     calendar_again: float
+    everything_first: float
     everything_again: float
 
 
@@ -47,13 +49,14 @@ def time_board(connections: Connections, now_ms: int) -> BoardTimes:
 
         overview = ask(streams, recent), ask(streams, recent)
         calendar = ask(streams[:1], days), ask(streams[:1], days)
-        ask(streams, days)
+        everything = ask(streams, days), ask(streams, days)
         return BoardTimes(
             overview_first=overview[0],
             overview_again=overview[1],
             calendar_first=calendar[0],
             calendar_again=calendar[1],
-            everything_again=ask(streams, days),
+            everything_first=everything[0],
+            everything_again=everything[1],
         )
 
 
@@ -62,7 +65,7 @@ def stream_of(name: str) -> Stream:
 
 
 def fill(client: KazooClient, stream: Stream, days: Sequence[str], now_ms: int) -> None:
-    """As many hours as a stream that is ready up to now has; each a node, as the publisher leaves it."""
+    """Hours and days as the publisher leaves those of a stream that is ready up to now."""
     ledger = StreamLedger(client, stream.name)
     ledger.prepare()
     up_to = Hour.of(now_ms).start_ms
@@ -73,11 +76,15 @@ def fill(client: KazooClient, stream: Stream, days: Sequence[str], now_ms: int) 
     for day in days:
         client.ensure_path(paths.hours_of(stream.name, day))
     hours = [Hour(begin) for begin in range(start, up_to, HOUR_MS)]
-    for index in range(0, len(hours), _AT_ONCE):
+    nodes: dict[str, object] = {paths.hour(stream.name, hour): _READY for hour in hours}
+    nodes |= {paths.day(stream.name, day): _CLOSED for day in days if day != Hour.of(now_ms).day}
+    names = list(nodes)
+    for index in range(0, len(names), _AT_ONCE):
         transaction = ledger.begin("fill the board")
-        for hour in hours[index : index + _AT_ONCE]:
-            transaction.put(paths.hour(stream.name, hour), _READY, version=-1)
+        for path in names[index : index + _AT_ONCE]:
+            transaction.put(path, nodes[path], version=-1)
         transaction.commit()
+    client.create(paths.open_day(stream.name, Hour.of(now_ms).day))
 
 
 def _time(read: Callable[[], list[Calendar]]) -> float:

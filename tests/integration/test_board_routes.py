@@ -9,16 +9,10 @@ import requests
 from tests.board import FIRST, MARKUP, SECOND, THIRD, fill
 from tests.pipeline import interval_of
 from tests.rights import NARROW, THEIRS, token_of
-from tests.services import connections_of, unique
 
-from tidemark.config import Stream, load_stream
+from tidemark.config import load_stream
 from tidemark.demo.airflow import AirflowClient
-from tidemark.drive.services import now_ms
 from tidemark.environment import repository_folder
-from tidemark.inspect.board import Board, State, last_days
-from tidemark.ledger.records import HourRecord, HourState
-from tidemark.ledger.stream import StreamLedger
-from tidemark.ledger.zookeeper import open_session
 from tidemark.names import HOUR_MS, Hour, isoformat
 from tidemark.stack import Stack
 
@@ -148,27 +142,3 @@ def test_facts_of_flags_and_offsets_are_those_of_the_command_line(narrow: Get) -
     assert [(row["timeline"], row["parents"]) for row in offsets["shards"]] == [(1, []), (1, [])]
     assert [row["topic"] for row in offsets["timelines"]] == ["seen"]
     assert offsets["open"] == interval_of(THIRD).shift
-
-
-def test_what_is_kept_of_an_hour_is_forgotten_when_it_changes(stack: Stack) -> None:
-    name = unique("kept")
-    stream = Stream(name=name, cluster="main", topic=name, root=f"hdfs:///board/{name}", owner="test")
-    now = now_ms()
-    days = last_days(now, 1)
-    hour = Hour.of(now)
-    with open_session(connections_of(stack)) as client, open_session(connections_of(stack)) as other:
-        board, ledger = Board(client, connections_of(stack)), StreamLedger(other, stream.name)
-        ledger.prepare()
-
-        def seen() -> tuple[State, int]:
-            (calendar,) = board.calendars([stream], days, now)
-            cell = calendar.days[hour.day][int(hour.hh)]
-            return cell.state, cell.revision
-
-        assert seen() == (State.BEFORE, 0)
-        for revision, state in ((1, State.READY), (2, State.REVISED), (3, State.REVISED)):
-            record = HourRecord(state=HourState.READY, revision=revision, archives=revision)
-            ledger.save_hour("test", hour, ledger.hour(hour), record)
-            # ZooKeeper tells a session of a change before it answers that session's next question.
-            client.sync("/streams")
-            assert seen() == (state, revision)

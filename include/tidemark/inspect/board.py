@@ -1,11 +1,12 @@
 """The readiness of many hours at a glance, for a page that is asked again and again.
 
-An hour's node is read once and kept until ZooKeeper says that it changed, a flag for ever, since flags never change:
-sixty days of a stream cost a handful of questions.
+Of a day that is closed its own node says all, of an open one those of its hours. A node is read once and kept until
+ZooKeeper says that it changed, a flag for ever, since flags never change: sixty days of a stream cost a handful of
+questions.
 """
 
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
@@ -21,7 +22,7 @@ from tidemark.errors import NotFound
 from tidemark.inspect.offsets import StreamOffsets, view_offsets
 from tidemark.inspect.workers import LeaseView, WorkerView, view_leases, view_workers
 from tidemark.ledger import paths
-from tidemark.ledger.records import HourRecord, HourState, Positions, Timeline
+from tidemark.ledger.records import DayRecord, HourRecord, HourState, Positions, Timeline
 from tidemark.ledger.stream import StreamLedger
 from tidemark.ledger.zookeeper import Watch, children_of_many, read_many
 from tidemark.names import HOUR_MS, Hour, duration_ms, hours_of_day, milliseconds
@@ -147,9 +148,13 @@ def _flagged(record: HourRecord) -> State:
         return State.EXPIRED
     if record.gaps:
         return State.GAP
-    if record.revision > 1:
+    return _ready(record.revision, is_empty=not record.archives)
+
+
+def _ready(revision: int, *, is_empty: bool) -> State:
+    if revision > 1:
         return State.REVISED
-    return State.READY if record.archives else State.EMPTY
+    return State.EMPTY if is_empty else State.READY
 
 
 def in_time_ms(stream: Stream) -> int:
@@ -164,16 +169,31 @@ def last_days(now_ms: int, count: int) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class _Day:
-    """The nodes of a day's hours, by their two digits; its cells already if all 24 have a flag."""
+    """The nodes of a day's hours, by their two digits; its cells instead if all 24 have a flag.
+
+    `is_closed`: it is known from the day's node, which is as good as the hours' until somebody opens the day.
+    """
 
     records: Mapping[str, HourRecord]
     cells: tuple[Cell, ...] | None
+    is_closed: bool = False
 
     @classmethod
-    def of(cls, records: Mapping[str, HourRecord]) -> "_Day":
+    def of_hours(cls, records: Mapping[str, HourRecord]) -> "_Day":
         is_settled = len(records) == 24 and all(record.revision for record in records.values())
         cells = tuple(Cell.of(_flagged(records[hh]), records[hh]) for hh in sorted(records))
-        return cls(records, cells if is_settled else None)
+        return cls({}, cells) if is_settled else cls(records, None)
+
+    @classmethod
+    def closed(cls, hours: Sequence[int], empty: Sequence[int]) -> "_Day":
+        cells = (Cell(_ready(revision, is_empty=index in empty), revision) for index, revision in enumerate(hours))
+        return cls({}, tuple(cells), is_closed=True)
+
+    @property
+    def revisions(self) -> dict[str, int]:
+        if self.cells:
+            return {f"{index:02d}": cell.revision for index, cell in enumerate(self.cells)}
+        return {hh: record.revision for hh, record in self.records.items()}
 
 
 class Board:
@@ -182,27 +202,27 @@ class Board:
     def __init__(self, client: KazooClient, connections: Connections) -> None:
         self._client = client
         self._connections = connections
-        self._hours = _KeptHours(client)
+        self._days = _KeptDays(client)
         self._storages: dict[str, Storage] = {}
         self._facts = lru_cache(maxsize=_KEPT_FLAGS)(self._read_facts)
 
     def calendars(self, streams: Sequence[Stream], days: Sequence[str], now_ms: int) -> list[Calendar]:
         """The days that have no node are those that nothing was written to: their hours are judged all the same."""
         found = read_many(self._client, {paths.positions(stream.name): None for stream in streams}, Positions)
-        records = self._hours.read([(stream.name, day) for stream in streams for day in days])
+        known = self._days.read([(stream.name, day) for stream in streams for day in days])
         return [
-            _calendar(stream, found.get(paths.positions(stream.name), Positions()), records, days, now_ms)
+            _calendar(stream, found.get(paths.positions(stream.name), Positions()), known, days, now_ms)
             for stream in streams
         ]
 
     def facts(self, stream: Stream, days: Sequence[str]) -> list[FlagFacts]:
         """Of every hour with a flag, in the order of time; a flag that retention has deleted is left out."""
-        records = self._hours.read([(stream.name, day) for day in days])
+        known = self._days.read([(stream.name, day) for day in days])
         wanted = [
-            (stream.root, Hour.parse(f"{day}T{hh}"), record.revision)
-            for (_, day), found in records.items()
-            for hh, record in found.records.items()
-            if record.revision
+            (stream.root, Hour.parse(f"{day}T{hh}"), revision)
+            for (_, day), found in known.items()
+            for hh, revision in found.revisions.items()
+            if revision
         ]
         self._storages.setdefault(stream.root, open_storage(stream.root, self._connections))
         with ThreadPoolExecutor(_READERS) as readers:
@@ -267,8 +287,8 @@ def _calendar(
 _Key = tuple[str, str]
 
 
-class _KeptHours:
-    """The hours' nodes, by stream and day. One watch a day stands for all of its nodes."""
+class _KeptDays:
+    """By stream and day. One watch a day stands for all of its nodes."""
 
     def __init__(self, client: KazooClient) -> None:
         self._client = client
@@ -279,34 +299,51 @@ class _KeptHours:
 
     def read(self, keys: Sequence[_Key]) -> dict[_Key, _Day]:
         """Days without a node are left out."""
+        streams = {stream for stream, _ in keys}
+        folders = {folder(stream): None for stream in streams for folder in (paths.hours, paths.open_days)}
+        names = children_of_many(self._client, folders)
+        existing = {(stream, day) for stream in streams for day in names.get(paths.hours(stream), ())}
+        opened = {(stream, day) for stream in streams for day in names.get(paths.open_days(stream), ())}
         with self._lock:
             if len(self._kept) > _KEPT_DAYS:
                 self._kept.clear()
-            found = {key: self._kept[key] for key in keys if key in self._kept}
-        folders = {paths.hours(stream): None for stream in {key[0] for key in keys}}
-        existing = children_of_many(self._client, folders)
-        missing = [key for key in keys if key not in found and key[1] in existing.get(paths.hours(key[0]), ())]
-        return found | self._fetch(missing)
+            kept = {key: self._kept[key] for key in keys if key in self._kept}
+        found = {key: day for key, day in kept.items() if not (day.is_closed and key in opened)}
+        return found | self._fetch([key for key in keys if key in existing and key not in found], opened)
 
-    def _fetch(self, keys: Sequence[_Key]) -> dict[_Key, _Day]:
+    def _fetch(self, keys: Sequence[_Key], opened: Container[_Key]) -> dict[_Key, _Day]:
         """What changes between the reading and the keeping is not kept."""
         mark = object()
         with self._lock:
             self._reading.update(dict.fromkeys(keys, mark))
-            watches = {paths.hours_of(*key): self._watches.setdefault(key, partial(self._forget, key)) for key in keys}
-        names = children_of_many(self._client, watches)
-        wanted = {f"{folder}/{hh}": watches[folder] for folder, found in names.items() for hh in found}
-        nodes = read_many(self._client, wanted, HourRecord)
-        records: dict[_Key, dict[str, HourRecord]] = {key: {} for key in keys}
-        for path, record in nodes.items():
-            _, _, stream, _, day, hh = path.split("/")
-            records[stream, day][hh] = record
-        found = {key: _Day.of(hours) for key, hours in records.items()}
+            watches = {key: self._watches.setdefault(key, partial(self._forget, key)) for key in keys}
+        found = self._fetch_closed({key: watch for key, watch in watches.items() if key not in opened})
+        found |= self._fetch_hours({key: watch for key, watch in watches.items() if key not in found})
         with self._lock:
             for key in keys:
                 if self._reading.get(key) is mark:
                     self._kept[key] = found[key]
         return found
+
+    def _fetch_closed(self, watches: Mapping[_Key, Watch]) -> dict[_Key, _Day]:
+        """Those of which the day's node says all."""
+        nodes = read_many(self._client, {paths.day(*key): watch for key, watch in watches.items()}, DayRecord)
+        records = {key: nodes.get(paths.day(*key)) for key in watches}
+        return {
+            key: _Day.closed(record.hours, record.empty)
+            for key, record in records.items()
+            if record and record.empty is not None
+        }
+
+    def _fetch_hours(self, watches: Mapping[_Key, Watch]) -> dict[_Key, _Day]:
+        folders = {paths.hours_of(*key): watch for key, watch in watches.items()}
+        names = children_of_many(self._client, folders)
+        wanted = {f"{folder}/{hh}": folders[folder] for folder, found in names.items() for hh in found}
+        records: dict[_Key, dict[str, HourRecord]] = {key: {} for key in watches}
+        for path, record in read_many(self._client, wanted, HourRecord).items():
+            _, _, stream, _, day, hh = path.split("/")
+            records[stream, day][hh] = record
+        return {key: _Day.of_hours(hours) for key, hours in records.items()}
 
     def _forget(self, key: _Key, _event: object) -> None:
         with self._lock:

@@ -535,11 +535,16 @@ class Retention:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DayRecord:
-    """`hours`: the revisions of the 24 hours that the day's flag of `revision` was written for."""
+    """`hours`: the revisions of the 24 hours that the day's flag of `revision` was written for.
+
+    `empty`: those of the 24 that hold no line, and with `hours` all there is to say of a day that is ready, has no gap
+    and is closed. None, or the day is open: its hours' nodes say more.
+    """
 
     format: int = FORMAT
     state: HourState = HourState.OPEN
     revision: int = 0
     hours: tuple[int, ...] = ()
+    empty: tuple[int, ...] | None = None
     publishing: Publication | None = None
     unannounced: tuple[Announcement, ...] = ()

@@ -139,7 +139,8 @@ class Publisher:
         if not settled or any(_has_work(hour.value) for hour in hours.values()):
             return
         transaction = self.ledger.begin(f"close {day}")
-        transaction.check(paths.day(self.ledger.stream, day), version=node.version)
+        closed = replace(node.value, empty=_empty_hours(node.value, [hour.value for hour in hours.values()]))
+        transaction.put(paths.day(self.ledger.stream, day), closed, version=node.version)
         for hour, found in hours.items():
             transaction.check(paths.hour(self.ledger.stream, hour), version=found.version)
         transaction.delete(paths.open_day(self.ledger.stream, day))
@@ -249,6 +250,12 @@ def _span(positions: Positions, until_ms: int | None) -> range:
 
 def _has_work(record: HourRecord) -> bool:
     return _wants_flag(record) or bool(record.dirty or record.archiving or record.unannounced)
+
+
+def _empty_hours(day: DayRecord, hours: Sequence[HourRecord]) -> tuple[int, ...] | None:
+    if day.state is not HourState.READY or any(hour.gaps for hour in hours):
+        return None
+    return tuple(index for index, hour in enumerate(hours) if not hour.archives)
 
 
 def _wants_flag(record: HourRecord) -> bool:
