@@ -1,3 +1,6 @@
+import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pyarrow as pa
@@ -62,3 +65,56 @@ def test_how_lines_are_cut_into_batches_changes_no_byte(tmp_path: Path) -> None:
     one_by_one = write(tmp_path / "one by one", [[time] for time in times])
     assert one_by_one == at_once
     assert at_once.records == sum(file.lines for file in at_once.files) == len(times)
+
+
+def test_how_lines_are_cut_into_batches_changes_no_byte_where_files_are_flushed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tidemark.consume.write._HELD_BYTES", 100)
+    times = [HOUR.start_ms + number % 7 * (HOUR_MS // 3) - 5 for number in range(60)]
+    at_once = write(tmp_path / "at once", [times])
+    assert write(tmp_path / "one by one", [[time] for time in times]) == at_once
+    assert write(tmp_path / "by 9", [times[first : first + 9] for first in range(0, 60, 9)]) == at_once
+    # Four lines of 28 bytes fill what is held; whoever has some of them ends a block then.
+    assert all(1 <= block.lines <= 4 for file in at_once.files for block in file.blocks)
+    assert at_once.records == sum(file.lines for file in at_once.files) == len(times)
+
+
+MEMORY_PROGRAM = """
+import json, resource, sys
+from contextlib import ExitStack
+from pathlib import Path
+import numpy as np, pyarrow as pa
+from tidemark.consume.results import Split, TaskOrder
+from tidemark.consume.write import SplitWriter
+from tidemark.ledger.records import Window
+from tidemark.names import HOUR_MS, Shard
+from tidemark.storage import FileAttributes
+from tidemark.storage.local import LocalStorage
+
+HOURS, BATCHES, LINES = 168, 300, 1000
+order = TaskOrder(
+    shift="20261110T2200", planned_ms=HOURS * HOUR_MS, window=Window(past_ms=0, future_ms=HOURS * HOUR_MS),
+    timestamp="kafka", compression="fast", folder="_tmp",
+    storage=LocalStorage(root=Path(sys.argv[1]), attributes=FileAttributes()),
+)
+split = Split(shard=Shard(1, 0), index=0, order=0, start=0, end=BATCHES * LINES)
+line = pa.array([bytes(range(128)) * 8] * LINES, pa.binary())
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+with ExitStack() as stack:
+    writer = SplitWriter(order, 1, split, stack)
+    for first in range(0, BATCHES * LINES, LINES):
+        offsets = np.arange(first, first + LINES)
+        columns = {"offset": offsets, "timestamp": offsets % HOURS * HOUR_MS, "value": line}
+        writer.write(pa.RecordBatch.from_pydict(columns))
+    result = writer.close()
+after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+print(json.dumps({"files": len(result.files), "grown_mb": (after - before) / 1024}))
+"""
+
+
+def test_memory_does_not_grow_with_the_number_of_hours_of_a_split(tmp_path: Path) -> None:
+    done = subprocess.run([sys.executable, "-c", MEMORY_PROGRAM, str(tmp_path)], check=True, capture_output=True)
+    found = json.loads(done.stdout)
+    assert found["files"] == 168
+    assert found["grown_mb"] < 350

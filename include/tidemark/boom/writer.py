@@ -1,7 +1,7 @@
 """Writes a boom file block by block. Lines are encoded as whole Arrow columns, never one by one.
 
-The bytes depend on the name, the create time, the compression and the sequence of lines alone: not on how the
-lines were cut into batches.
+The bytes depend on the name, the create time, the compression, the sequence of lines and where it was flushed alone:
+not on how the lines were cut into batches.
 """
 
 import hashlib
@@ -142,11 +142,15 @@ class BoomWriter:
             # What waits must not keep a large batch of the caller alive.
             self._pending[-1] = _join(self._pending[-1:])
 
-    def close(self) -> BoomSummary:
+    def flush(self) -> None:
+        """End the block that is being filled: nothing is held any more. Where this is called, the bytes depend on."""
         if self._pending:
             self._encode_pending(is_last=True)
         if self._open.records:
-            self._flush()
+            self._end_block()
+
+    def close(self) -> BoomSummary:
+        self.flush()
         blocks = self._blocks
         return BoomSummary(
             bytes=self._position,
@@ -195,7 +199,7 @@ class BoomWriter:
             room = AVRO_BLOCK_LIMIT - self._open.size
             last = int(np.searchsorted(positions, positions[first] + room, "right")) - 1
             if last <= first and self._open.records:
-                self._flush()
+                self._end_block()
                 continue
             last = max(last, first + 1)
             span = slice(rows[first], rows[last])
@@ -211,7 +215,7 @@ class BoomWriter:
         zeros = np.zeros_like(seconds)
         return encode_longs(zeros, seconds, zeros + self._create_time_ms, numbers, counts)
 
-    def _flush(self) -> None:
+    def _end_block(self) -> None:
         block, self._open = self._open, _OpenBlock()
         data = b"".join(block.parts)
         if self._pack is None:

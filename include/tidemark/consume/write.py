@@ -5,12 +5,14 @@ import hashlib
 import json
 from collections.abc import Iterator
 from contextlib import ExitStack
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidemark import layout
+from tidemark.boom.escape import offsets_of
 from tidemark.boom.writer import BoomWriter
 from tidemark.consume.lines import parse_messages
 from tidemark.consume.results import Split, SplitResult, TaskOrder, WrittenFile
@@ -20,6 +22,12 @@ from tidemark.kafka import record_digest
 from tidemark.ledger.records import dump
 from tidemark.manifest import FileKind
 from tidemark.names import HOUR_MS, Hour
+
+# All files of a split together hold no more than this: each keeps some megabytes until a block is full, and a split
+# may touch hundreds of hours.
+_HELD_BYTES: Final = 64 << 20
+# What a line takes besides its bytes: time, offset, position.
+_LINE_BYTES: Final = 24
 
 RESULT_SCHEMA = "result string"
 LAST_MS = 253_402_300_800_000
@@ -50,6 +58,7 @@ class SplitWriter:
         self._hours: dict[int, _BoomFile] = {}
         self._skewed: _BoomFile | None = None
         self._bad: list[dict[str, object]] = []
+        self._held = 0
         self._records = 0
         self._tombstones = 0
         self._first_offset = -1
@@ -62,12 +71,12 @@ class SplitWriter:
             present = values.is_valid()
             batch = batch.filter(present)
             self._tombstones += len(values) - batch.num_rows
-        times, messages = self._lines(batch)
-        self._distribute(times, messages, batch.column("offset"), batch)
+        for part in self._parts(batch):
+            times, messages = self._lines(part)
+            self._distribute(times, messages, part.column("offset"), part)
 
     def close(self) -> SplitResult:
-        writers = [writer for _, writer in sorted(self._hours.items())]
-        files = [writer.close() for writer in (*writers, self._skewed) if writer]
+        files = [file.close() for file in self._files()]
         # Leaving the sinks' contexts completes the files: only then may anybody hear of them.
         self._stack.close()
         if self._bad:
@@ -95,6 +104,24 @@ class SplitWriter:
             self._first_offset = first
         self._records += batch.num_rows
         self._last = (last, batch.column("timestamp")[-1].as_py(), batch.column("value")[-1].as_py())
+
+    def _parts(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """The batch, cut where the files are full: behind so many bytes of records, wherever batches begin and end."""
+        positions = offsets_of(batch.column("value")).astype(np.int64)
+        positions += np.arange(len(positions)) * _LINE_BYTES
+        start = 0
+        while self._held + positions[-1] - positions[start] >= _HELD_BYTES:
+            stop = int(np.searchsorted(positions, positions[start] + _HELD_BYTES - self._held))
+            yield batch.slice(start, stop - start)
+            for file in self._files():
+                file.flush()
+            self._held, start = 0, stop
+        self._held += int(positions[-1] - positions[start])
+        yield batch.slice(start)
+
+    def _files(self) -> list["_BoomFile"]:
+        hours = [file for _, file in sorted(self._hours.items())]
+        return [*hours, self._skewed] if self._skewed else hours
 
     def _lines(self, batch: pa.RecordBatch) -> tuple[pa.Int64Array, pa.BinaryArray]:
         if self._order.timestamp == "kafka":
@@ -209,6 +236,9 @@ class _BoomFile:
 
     def write_all(self, times: pa.Int64Array, lines: pa.BinaryArray, offsets: pa.Int64Array) -> None:
         self._writer.write(times, lines, offsets)
+
+    def flush(self) -> None:
+        self._writer.flush()
 
     def close(self) -> WrittenFile:
         summary = self._writer.close()
