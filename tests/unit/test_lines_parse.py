@@ -126,13 +126,20 @@ def test_common_layouts_never_go_through_the_rule_one_by_one(monkeypatch: pytest
         b"<34>1 2014-05-07T17:05:08.123456-04:00 x",
         b"<191>May  7 17:05:08 x",
         b"May 17 17:05:08 x",
+        b"<34>1 May  7 17:05:08 x",
+        b"1399482308 x",
+        b"<34>1399482308.123 x",
+        b"1399482308,123456789 x",
+        b"1399482308123 x",
+        b"20140507T170508Z x",
+        b"<34>1 20140507170508.5+02:00 x",
         b"<34>no time",
         b"DEBUG no time",
         b"",
     ]
     _, lines, had_time = parse_messages(pa.array(messages), pa.array([RECORD_MS] * len(messages)))
-    assert had_time.to_pylist() == [True] * 6 + [False] * 3
-    assert lines.to_pylist() == [b"x"] * 6 + [b"no time", b"DEBUG no time", b""]
+    assert had_time.to_pylist() == [True] * 13 + [False] * 3
+    assert lines.to_pylist() == [b"x"] * 13 + [b"no time", b"DEBUG no time", b""]
 
 
 def parse_column(messages: list[bytes], records: list[int]) -> list[tuple[int | None, bytes]]:
@@ -195,8 +202,26 @@ good_dates = st.builds(
     st.sampled_from([b"", b"Z", b"+01", b"-0130", b"+05:30"]),
     st.binary(max_size=5),
 )
+epochs = st.builds(
+    lambda *parts: b"".join(parts),
+    st.sampled_from([b"", b"<34>", b"<34>1 ", b"1 "]),
+    st.sampled_from([b"1399482308", b"1399482308123", b"0999999999", b"1969123123", b"1970010100", b"2012050717",
+                     b"2012050717050", b"4102444799", b"4102444800", b"139948230", b"139948230812"]),
+    st.sampled_from([b"", b".", b",", b".1", b",12", b".123", b".123456789", b".1234567890"]),
+    st.sampled_from([b" ", b"", b"x", b" 0508 x", b"  line"]),
+)  # fmt: skip
+compact = st.builds(
+    lambda *parts: b"".join(parts),
+    st.sampled_from([b"", b"<34>", b"<34>1 ", b"2 "]),
+    st.sampled_from([b"20140507", b"19690507", b"20120229", b"20130229", b"20141301"]),
+    st.sampled_from([b"T", b"", b" ", b"t", b"-"]),
+    st.sampled_from([b"170508", b"240000", b"235959", b"17050"]),
+    st.sampled_from([b"", b".", b".1", b",123", b".1234567890"]),
+    st.sampled_from([b"", b"Z", b"+01", b"-0130", b"+24", b"+1"]),
+    st.sampled_from([b" ", b"", b"x", b": ", b" line"]),
+)
 any_parts = st.lists(st.sampled_from(PARTS), max_size=12).map(b"".join)
-messages_of_all_kinds = st.one_of(dates, good_dates, names, any_parts, st.binary(max_size=40))
+messages_of_all_kinds = st.one_of(dates, good_dates, names, epochs, compact, any_parts, st.binary(max_size=40))
 record_times = st.one_of(
     st.integers(ms("1971-01-01T00:00:00"), ms("2030-01-01T00:00:00")),
     st.sampled_from([-1, 0, ms("2016-02-29T00:00:00"), ms("2015-12-31T23:59:59"), 2**62, -(2**62)]),

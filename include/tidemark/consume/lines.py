@@ -1,8 +1,8 @@
 """From messages to lines, as whole Arrow columns: `tidemark.consume.timestamps` has the rule.
 
-Two layouts are read with numpy for all messages at once, behind a PRI and a one-digit version or not:
-`YYYY-MM-DDTHH:MM:SS` (`/` for `-`, a space for `T`, fraction, zone) and `Mmm dd HH:MM:SS`, before a space.
-What looks like a time and is neither goes through the rule one by one.
+Common layouts are read with numpy for all messages at once, behind a PRI and a one-digit version or not, before a
+space: `YYYY-MM-DDTHH:MM:SS` (`/` for `-`, a space for `T`, fraction, zone), `YYYYMMDDTHHMMSS` (with or without the
+`T`), `Mmm dd HH:MM:SS`, epochs. What looks like a time and is none of them goes through the rule one by one.
 """
 
 from dataclasses import dataclass
@@ -16,6 +16,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 
 from tidemark.boom.escape import offsets_of
 from tidemark.consume.timestamps import (
+    FIRST_EPOCH,
     FIRST_YEAR,
     LAST_MS,
     LAST_YEAR,
@@ -33,11 +34,11 @@ Mask = npt.NDArray[np.bool_]
 _PREFIX: Final = 7
 # Behind the prefix: 19 bytes of date and clock, ten of fraction, six of zone, and one more to see the space.
 _WINDOW: Final = 36
-_DATE_DIGITS: Final = (0, 1, 2, 3, 5, 6, 8, 9, 11, 12, 14, 15, 17, 18)
-_FRACTION: Final = 19
 _FRACTION_DIGITS: Final = 9
 _NAMED_DIGITS: Final = (5, 7, 8, 10, 11, 13, 14)
 _NAMED_SIZE: Final = 15
+_SECONDS_DIGITS: Final = 10
+_MILLISECONDS_DIGITS: Final = 13
 
 _ZERO: Final = np.uint8(ord("0"))
 _SPACE, _COLON, _DASH, _SLASH, _PLUS, _POINT, _COMMA = (ord(character) for character in " :-/+.,")
@@ -56,12 +57,15 @@ def parse_messages(
     batch = _Batch.of(messages)
     records = record_times_ms.to_numpy()
     times, skipped, had_time = records.copy(), batch.pri.copy(), np.zeros(len(messages), bool)
-    for found in (_read_dates(batch), _read_names(batch, records)):
-        times[found.rows], skipped[found.rows], had_time[found.rows] = found.times, found.ends, True
-    rare = np.flatnonzero(batch.may_have_time & ~had_time)
+    left = np.flatnonzero(batch.may_have_time)
+    for read in _READERS:
+        if len(left):
+            found = read(batch, left, records)
+            times[found.rows], skipped[found.rows], had_time[found.rows] = found.times, found.ends, True
+            left = left[~had_time[left]]
     lines = _strip(messages, skipped)
-    if len(rare):
-        lines = _parse_one_by_one(messages, rare, times, had_time, lines)
+    if len(left):
+        lines = _parse_one_by_one(messages, left, times, had_time, lines)
     return pa.array(times), lines, pa.array(had_time)
 
 
@@ -158,26 +162,61 @@ def _month_of(window: Bytes) -> Longs:
     return month
 
 
-def _read_dates(batch: _Batch) -> _Found:
-    """`YYYY-MM-DDTHH:MM:SS`, a fraction, a zone."""
-    rows = np.flatnonzero(_has_date_layout(batch.window))
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _DateLayout:
+    """At which byte of a date with a year each part begins, and what may stand between them."""
+
+    month: int
+    day: int
+    hour: int
+    minute: int
+    second: int
+    between: tuple[tuple[int, bytes], ...]
+
+    @property
+    def end(self) -> int:
+        return self.second + 2
+
+    def fits(self, window: Bytes) -> Mask:
+        fits: Mask = np.ones(window.shape[1], bool)
+        for place, marks in self.between:
+            fits &= np.logical_or.reduce([window[place] == mark for mark in marks])
+        for place in set(range(self.end)) - {place for place, _ in self.between}:
+            fits &= _is_digit(window[place])
+        return fits
+
+    def read(self, batch: _Batch, rows: Longs, _records: Longs) -> _Found:
+        """A date, a clock, a fraction, a zone."""
+        window = _columns(batch.window, rows)
+        fits = self.fits(window)
+        rows, window = rows[fits], _columns(window, np.flatnonzero(fits))
+        year = _number(window, 0) * 100 + _number(window, 2)
+        days, are_days = _days_of(year, _number(window, self.month), _number(window, self.day))
+        clock, are_clocks = _clock_of(window, self.hour, self.minute, self.second)
+        milliseconds, ends, are_fractions = _read_fraction(window, self.end)
+        zone, ends, are_zones = _read_zone(window, ends)
+        times = days * _DAY_MS + clock + milliseconds - zone
+        keep = are_days & are_clocks & are_fractions & are_zones & (_pick(window, ends) == _SPACE)
+        return _found(batch, rows, times, ends, keep)
+
+
+_SPACED: Final = _DateLayout(
+    month=5, day=8, hour=11, minute=14, second=17,
+    between=((4, b"-/"), (7, b"-/"), (10, b"T "), (13, b":"), (16, b":")),
+)  # fmt: skip
+_COMPACT: Final = _DateLayout(month=4, day=6, hour=9, minute=11, second=13, between=((8, b"T"),))
+_DIGITS: Final = _DateLayout(month=4, day=6, hour=8, minute=10, second=12, between=())
+
+
+def _read_names(batch: _Batch, rows: Longs, records: Longs) -> _Found:
+    """`Mmm dd HH:MM:SS`, the year guessed; a version before it counts behind a PRI alone."""
+    rows = rows[(batch.month[rows] > 0) & ((batch.version[rows] == 0) | (batch.pri[rows] > 0))]
     window = _columns(batch.window, rows)
-    year = _number(window, 0) * 100 + _number(window, 2)
-    days, are_days = _days_of(year, _number(window, 5), _number(window, 8))
-    clock, are_clocks = _clock_of(window, 11)
-    milliseconds, ends, are_fractions = _read_fraction(window)
-    zone, ends, are_zones = _read_zone(window, ends)
-    times = days * _DAY_MS + clock + milliseconds - zone
-    keep = are_days & are_clocks & are_fractions & are_zones & (_pick(window, ends) == _SPACE)
-    return _found(batch, rows, times, ends, keep)
-
-
-def _read_names(batch: _Batch, records: Longs) -> _Found:
-    """`Mmm dd HH:MM:SS`, the year guessed; a version before it is for the rule to judge."""
-    rows = np.flatnonzero((batch.month > 0) & (batch.version == 0) & _has_named_layout(batch.window))
-    window, month = _columns(batch.window, rows), batch.month[rows]
+    fits = _has_named_layout(window)
+    rows, window = rows[fits], _columns(window, np.flatnonzero(fits))
+    month = batch.month[rows]
     day = (window[5] - _ZERO).astype(np.int64) + np.where(window[4] == _SPACE, 0, (window[4] - _ZERO) * 10)
-    clock, are_clocks = _clock_of(window, 7)
+    clock, are_clocks = _clock_of(window, 7, 10, 13)
     reference = np.clip(records[rows], 0, LAST_MS)
     year = reference.astype("M8[ms]").astype("M8[Y]").astype(np.int64) + FIRST_YEAR
     times, fits = np.zeros(len(rows), np.int64), np.zeros(len(rows), bool)
@@ -191,20 +230,38 @@ def _read_names(batch: _Batch, records: Longs) -> _Found:
     return _found(batch, rows, times, ends, fits & are_clocks & (window[_NAMED_SIZE] == _SPACE))
 
 
+def _read_seconds(batch: _Batch, rows: Longs, _records: Longs) -> _Found:
+    """Ten digits, a fraction."""
+    rows, window = _epochs_of(batch, rows, _SECONDS_DIGITS)
+    milliseconds, ends, are_fractions = _read_fraction(window, _SECONDS_DIGITS)
+    times = _long_number(window, _SECONDS_DIGITS) * 1000 + milliseconds
+    return _found(batch, rows, times, ends, are_fractions & (_pick(window, ends) == _SPACE))
+
+
+def _read_milliseconds(batch: _Batch, rows: Longs, _records: Longs) -> _Found:
+    """Thirteen digits."""
+    rows, window = _epochs_of(batch, rows, _MILLISECONDS_DIGITS)
+    ends = np.full(len(rows), _MILLISECONDS_DIGITS)
+    return _found(batch, rows, _long_number(window, _MILLISECONDS_DIGITS), ends, _pick(window, ends) == _SPACE)
+
+
+def _epochs_of(batch: _Batch, rows: Longs, digits: int) -> tuple[Longs, Bytes]:
+    """Rows that begin with so many digits of an epoch; one that may be a year as well (2032 on) is for the rule."""
+    window = _columns(batch.window, rows)
+    fits = batch.version[rows] == 0
+    for place in range(digits):
+        fits &= _is_digit(window[place])
+    year = _number(window, 0) * 100 + _number(window, 2)
+    fits &= (year >= FIRST_EPOCH // 10**6) & (year < FIRST_YEAR)
+    return rows[fits], _columns(window, np.flatnonzero(fits))
+
+
+_READERS: Final = (_SPACED.read, _read_names, _read_seconds, _read_milliseconds, _COMPACT.read, _DIGITS.read)
+
+
 def _found(batch: _Batch, rows: Longs, times: Longs, ends: Longs, keep: Mask) -> _Found:
     kept = rows[keep]
     return _Found(kept, times[keep], batch.pri[kept] + batch.version[kept] + ends[keep] + 1)
-
-
-def _has_date_layout(window: Bytes) -> Mask:
-    has_layout: Mask = (window[10] == ord("T")) | (window[10] == _SPACE)
-    for place in (4, 7):
-        has_layout &= (window[place] == _DASH) | (window[place] == _SLASH)
-    for place in (13, 16):
-        has_layout &= window[place] == _COLON
-    for place in _DATE_DIGITS:
-        has_layout &= _is_digit(window[place])
-    return has_layout
 
 
 def _has_named_layout(window: Bytes) -> Mask:
@@ -238,6 +295,13 @@ def _number(window: Bytes, place: int) -> Longs:
     return number.astype(np.int64)
 
 
+def _long_number(window: Bytes, digits: int) -> Longs:
+    number = np.zeros(window.shape[1], np.int64)
+    for digit in window[:digits]:
+        number = number * 10 + (digit - _ZERO)
+    return number
+
+
 def _days_of(year: Longs, month: Longs, day: Longs) -> tuple[Longs, Mask]:
     """Days since 1970, and whether there is such a day."""
     is_leap = (year % 4 == 0) & ((year % 100 != 0) | (year % 400 == 0))
@@ -248,24 +312,24 @@ def _days_of(year: Longs, month: Longs, day: Longs) -> tuple[Longs, Mask]:
     return months.astype("M8[M]").astype("M8[D]").astype(np.int64) + day - 1, are_days
 
 
-def _clock_of(window: Bytes, place: int) -> tuple[Longs, Mask]:
-    """Milliseconds since midnight of `HH:MM:SS`."""
-    hour, minute, second = (_number(window, place + 3 * part) for part in range(3))
+def _clock_of(window: Bytes, *places: int) -> tuple[Longs, Mask]:
+    """Milliseconds since midnight of the hour, minute and second at these places."""
+    hour, minute, second = (_number(window, place) for place in places)
     return ((hour * 60 + minute) * 60 + second) * 1000, (hour < 24) & (minute < 60) & (second < 60)
 
 
-def _read_fraction(window: Bytes) -> tuple[Longs, Longs, Mask]:
+def _read_fraction(window: Bytes, place: int) -> tuple[Longs, Longs, Mask]:
     """Milliseconds, where the fraction ends, and whether it is one that is read here."""
-    has_mark = (window[_FRACTION] == _POINT) | (window[_FRACTION] == _COMMA)
-    milliseconds, ends = np.zeros(window.shape[1], np.int64), _FRACTION + has_mark.astype(np.int64)
+    has_mark = (window[place] == _POINT) | (window[place] == _COMMA)
+    milliseconds, ends = np.zeros(window.shape[1], np.int64), place + has_mark.astype(np.int64)
     goes_on = has_mark.copy()
     for count in range(_FRACTION_DIGITS):
-        digit = window[_FRACTION + 1 + count]
+        digit = window[place + 1 + count]
         goes_on &= _is_digit(digit)
         ends += goes_on
         if count < 3:
             milliseconds += np.where(goes_on, digit - _ZERO, 0).astype(np.int64) * (100, 10, 1)[count]
-    is_empty = has_mark & (ends == _FRACTION + 1)
+    is_empty = has_mark & (ends == place + 1)
     return milliseconds, ends, ~is_empty
 
 

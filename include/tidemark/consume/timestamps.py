@@ -46,7 +46,7 @@ LAST_MS: Final = 253_402_300_799_999
 LEAD_MS: Final = 7 * 86_400_000
 """How far a time with a guessed year may be ahead of its record."""
 
-_FIRST_EPOCH: Final = 1_000_000_000
+FIRST_EPOCH: Final = 1_000_000_000
 _END_OF_EPOCHS: Final = 4_102_444_800
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -147,7 +147,7 @@ def _find_milliseconds(body: bytes, start: int) -> _Found | None:
 
 
 def _plausible(time: int, end: int) -> _Found | None:
-    return (time, end) if _FIRST_EPOCH * 1000 <= time < _END_OF_EPOCHS * 1000 else None
+    return (time, end) if FIRST_EPOCH * 1000 <= time < _END_OF_EPOCHS * 1000 else None
 
 
 def _time_of(match: re.Match[bytes], year: int, month: int) -> int | None:
