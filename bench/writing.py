@@ -2,31 +2,27 @@
 
 import hashlib
 import io
-import json
 import multiprocessing
 import os
-import statistics
-import time
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
-from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-import fastavro
 import numpy as np
 import pyarrow as pa
 
 from bench.corpus import HOUR, Lines, made_lines, real_logs
-from tidemark.boom.format import AVRO_BLOCK_LIMIT, SCHEMA, Compression
+from bench.one_core import cpu_seconds, keep_to_one_core
+from bench.writing_fastavro import FastavroTimes, measure_fastavro
+from tidemark.boom.format import Compression
 from tidemark.boom.pack import packer_for, unpack
 from tidemark.boom.reader import read_blocks
 from tidemark.boom.writer import BoomWriter, Sink
 
 MADE = "made lines"
 _NAME = "bench.bm"
-_REPEATS = 3
 _BATCH_LINES = 20_000
 # As many lines as a real log has are measured as often as it takes to see them on the clock.
 _LEAST_LINES = 20_000
@@ -47,25 +43,20 @@ class Packed:
 class Written:
     lines: int
     bytes: int
-    fastavro_seconds: float
+    fastavro: FastavroTimes
     fast: Packed
     small: Packed
 
 
 def measure_writers(lines: int, service_logs: Path) -> dict[str, Written]:
     """By corpus; in a process of its own, which keeps to one core."""
-    with multiprocessing.get_context("spawn").Pool(1, _keep_to_one_core) as pool:
+    with multiprocessing.get_context("spawn").Pool(1, keep_to_one_core) as pool:
         corpora = {MADE: _joined(made_lines(lines)), **real_logs(service_logs)}
         return {name: pool.apply(_measure, (found,)) for name, found in corpora.items()}
 
 
 def as_json(written: Mapping[str, Written]) -> dict[str, Any]:
     return {name: asdict(found) for name, found in written.items()}
-
-
-def _keep_to_one_core() -> None:
-    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
-    pa.set_cpu_count(1)
 
 
 def _joined(chunks: Iterator[Lines]) -> Lines:
@@ -77,11 +68,10 @@ def _joined(chunks: Iterator[Lines]) -> Lines:
 
 def _measure(lines: Lines) -> Written:
     times = -(-_LEAST_LINES // len(lines)) if len(lines) < _LEAST_LINES else 1
-    records = list(_records(lines))
     return Written(
         lines=len(lines),
         bytes=lines.size,
-        fastavro_seconds=_seconds(lambda: _write_with_fastavro(records), times),
+        fastavro=measure_fastavro(lines, times),
         fast=_measure_packed(lines, "fast", times),
         small=_measure_packed(lines, "small", times),
     )
@@ -101,23 +91,12 @@ def _measure_packed(lines: Lines, compression: Compression, times: int) -> Packe
             packer(block)
 
     return Packed(
-        seconds=_seconds(lambda: _write_to_nowhere(lines, compression), times),
-        packing_seconds=_seconds(pack, times),
-        digest_seconds=_seconds(lambda: hashlib.sha256(data).digest(), times),
+        seconds=cpu_seconds(lambda: _write_to_nowhere(lines, compression), times),
+        packing_seconds=cpu_seconds(pack, times),
+        digest_seconds=cpu_seconds(lambda: hashlib.sha256(data).digest(), times),
         bytes=len(data),
         bytes_vs_zlib6=packed / zlib6,
     )
-
-
-def _seconds(act: Callable[[], object], times: int) -> float:
-    """CPU time for one time, the median of some repeats of so many: what else the machine does is not counted."""
-    found = []
-    for _ in range(_REPEATS):
-        begin = time.process_time()
-        for _ in range(times):
-            act()
-        found.append((time.process_time() - begin) / times)
-    return statistics.median(found)
 
 
 def _write(lines: Lines, compression: Compression, sink: Sink) -> None:
@@ -132,27 +111,3 @@ def _write(lines: Lines, compression: Compression, sink: Sink) -> None:
 def _write_to_nowhere(lines: Lines, compression: Compression) -> None:
     with Path(os.devnull).open("wb") as nowhere:
         _write(lines, compression, nowhere)
-
-
-def _write_with_fastavro(records: list[dict[str, Any]]) -> None:
-    """What it takes to make Python's objects of the lines is not counted."""
-    with Path(os.devnull).open("wb") as nowhere:
-        fastavro.writer(
-            nowhere,
-            fastavro.parse_schema(json.loads(SCHEMA)),
-            records,
-            codec="deflate",
-            codec_compression_level=6,
-            sync_interval=AVRO_BLOCK_LIMIT,
-        )
-
-
-def _records(lines: Lines) -> Iterator[dict[str, Any]]:
-    pairs = zip(lines.times.to_pylist(), lines.messages.to_pylist(), strict=True)
-    for number, (second, found) in enumerate(groupby(pairs, lambda pair: pair[0] // 1000)):
-        yield {
-            "second": second,
-            "createTime": HOUR.end_ms,
-            "blockNumber": number,
-            "logLines": [{"ms": ms % 1000, "message": message.decode("utf-8", "replace")} for ms, message in found],
-        }
