@@ -1,5 +1,6 @@
 import subprocess
 import sys
+from io import BytesIO
 from pathlib import Path
 from random import Random
 
@@ -9,8 +10,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from tidemark.boom.escape import escape, unescape
+from tidemark.boom.reader import read_blocks
 from tidemark.boom.spark import read_boom, unescape_column
 from tidemark.boom.writer import BoomWriter
+from tidemark.errors import CorruptFile
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 
@@ -47,6 +50,12 @@ def write_boom(path: Path, messages: list[bytes], times: list[int]) -> None:
         writer = BoomWriter(sink, name=path.name, create_time_ms=7, compression="fast")
         writer.write(pa.array(times), pa.array(messages, pa.binary()), pa.array(range(len(messages))))
         writer.close()
+
+
+def write_blocks(path: Path) -> bytes:
+    """A file of some blocks: its bytes."""
+    write_boom(path, [Random(number).randbytes(2000) for number in range(1500)], list(range(1500)))
+    return path.read_bytes()
 
 
 @pytest.mark.parametrize("name", ["kaboom-badbytes", "kaboom-ordered", "logdriver-eventid"])
@@ -96,10 +105,41 @@ def test_what_is_not_text_is_left_as_it_is_like_unescape_leaves_it(spark: SparkS
 @pytest.mark.parametrize("missing", [1, 16, 17, 200_000])
 def test_a_file_that_is_cut_is_an_error_that_names_it(spark: SparkSession, tmp_path: Path, missing: int) -> None:
     path = tmp_path / "cut.bm"
-    write_boom(path, [Random(number).randbytes(2000) for number in range(1500)], list(range(1500)))
-    path.write_bytes(path.read_bytes()[:-missing])
+    path.write_bytes(write_blocks(path)[:-missing])
     with pytest.raises(Exception, match=r"FAILED_READ_FILE.*cut\.bm"):
         read_boom(spark, [str(path)]).count()
+
+
+@pytest.mark.parametrize("left", [1, 4, 5])
+def test_a_file_that_is_cut_within_or_behind_the_two_sizes_of_its_last_block_is_an_error(
+    spark: SparkSession, tmp_path: Path, left: int
+) -> None:
+    path = tmp_path / "cut.bm"
+    data = write_blocks(path)
+    *_, last = read_blocks(BytesIO(data), path.name)
+    assert last.data_start == 5, "one byte counts its records, four its bytes"
+    path.write_bytes(data[: last.start + left])
+    with pytest.raises(Exception, match=r"FAILED_READ_FILE.*cut\.bm"):
+        read_boom(spark, [str(path)]).count()
+
+
+@pytest.mark.parametrize("asked", ["x/empty.bm", "x", "x/*.bm"])
+def test_an_empty_file_is_an_error_that_names_it_beside_a_whole_one_too(
+    spark: SparkSession, tmp_path: Path, asked: str
+) -> None:
+    folder = tmp_path / "x"
+    folder.mkdir()
+    write_boom(folder / "whole.bm", [b"a"], [1])
+    (folder / "empty.bm").touch()
+    told = rf"Cannot read file:{folder}/empty\.bm: at byte 0: the file is empty; wanted an Avro header"
+    with pytest.raises(CorruptFile, match=told):
+        read_boom(spark, [str(folder / "whole.bm"), str(tmp_path / asked)])
+
+
+def test_empty_files_that_no_reader_sees_are_no_error(spark: SparkSession, tmp_path: Path) -> None:
+    write_boom(tmp_path / "whole.bm", [b"a"], [1])
+    (tmp_path / "_READY").touch()
+    assert read_boom(spark, [str(tmp_path)]).count() == 1
 
 
 def test_no_python_runs_in_the_path_of_a_row(spark: SparkSession) -> None:

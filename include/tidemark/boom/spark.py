@@ -7,6 +7,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark code
 
 from tidemark.boom.format import SCHEMA
+from tidemark.errors import CorruptFile
 
 _HAS_ESCAPE: Final = "[\uef80-\uefff]"
 # In hex, U+EF00 + b is EEBE and b for a b below C0, EEBF8x to EEBFBx for Cx to Fx. No step may find what an
@@ -25,9 +26,12 @@ def read_boom(spark: SparkSession, paths: Sequence[str]) -> DataFrame:
     """A row for each line, KaBoom's and logdriver's files too.
 
     Arrival order is that of timestamp, create_time, block_number, index. `message` is the text in the file,
-    with bytes that are not UTF-8 escaped: see `unescape_column`. A file that is cut within a block is an error.
+    with bytes that are not UTF-8 escaped: see `unescape_column`. A file that is empty is an error at once, one that
+    is cut within a block when it is read. Not seen: a cut exactly between two blocks, and one within the two bytes
+    that count 64 log blocks or more at a block's beginning, where Avro's Java reader takes the file as ended.
     """
     blocks = spark.read.format("avro").option("avroSchema", SCHEMA).load(list(paths))
+    _refuse_empty_files(blocks)
     each_line = F.posexplode("logLines").alias("index", "line")
     lines = blocks.select("second", "createTime", "blockNumber", each_line)
     return lines.select(
@@ -39,6 +43,16 @@ def read_boom(spark: SparkSession, paths: Sequence[str]) -> DataFrame:
         F.col("second"),
         F.col("line.ms").alias("ms"),
     )
+
+
+def _refuse_empty_files(blocks: DataFrame) -> None:
+    """Spark makes no split of an empty file and would pass over it. Asks the listing that it has made already."""
+    files = blocks._jdf.queryExecution().analyzed().relation().location().allFiles().iterator()
+    while files.hasNext():
+        file = files.next()
+        if file.getLen() == 0:
+            path = file.getPath().toString()
+            raise CorruptFile(f"Cannot read {path}: at byte 0: the file is empty; wanted an Avro header")
 
 
 def unescape_column(message: Column) -> Column:
