@@ -20,6 +20,7 @@ from tidemark.cli.main import main
 from tidemark.cli.map import PANELS
 
 COMMAND = [sys.executable, "-c", "from tidemark.cli.main import main; main()"]
+GOLDEN = Path(__file__).parents[1] / "golden" / "kaboom-ordered.bm"
 LEAVES = leaves()
 NAMES = [" ".join(path) for path in LEAVES]
 OF_A_STREAM = [path for path, command in LEAVES.items() if "STREAM" in [one.metavar for one in command.params]]
@@ -65,6 +66,11 @@ def tidemark(
         text=True,
         check=False,
     )
+
+
+def in_a_shell(line: str) -> "subprocess.CompletedProcess[str]":
+    command = f"{sys.executable} -c 'from tidemark.cli.main import main; main()' {line}"
+    return subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
 
 
 def run(*arguments: str, monkeypatch: pytest.MonkeyPatch) -> int:
@@ -215,6 +221,33 @@ def test_a_reader_that_goes_away_ends_a_command_quietly(tmp_path: Path) -> None:
     pipe = f"{command} | head -c 1; exit ${{PIPESTATUS[0]}}"
     done = subprocess.run(["bash", "-c", pipe], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (128 + signal.SIGPIPE, "")
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("boom write {folder}/x.bm <&-", "read standard input: it is closed"),
+        ("parse <&-", "read standard input: it is closed"),
+        ("boom read {golden} >&-", "write standard output: it is closed"),
+        ("boom write {folder}/x.bm >&- </dev/null", "write standard output: it is closed"),
+    ],
+)
+def test_input_or_output_that_is_closed_is_wrong_use(line: str, told: str, tmp_path: Path) -> None:
+    done = in_a_shell(line.format(folder=tmp_path, golden=GOLDEN))
+    assert (done.returncode, done.stderr) == (2, f"tidemark: Cannot {told}\n")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("line", ["boom read {golden}", "boom verify {golden}", "parse < {golden}", "--version"])
+def test_output_that_is_full_is_told_in_one_line(line: str) -> None:
+    done = in_a_shell(f"{line.format(golden=GOLDEN)} > /dev/full")
+    assert (done.returncode, done.stderr) == (1, "tidemark: Cannot write standard output: No space left on device\n")
+
+
+def test_a_question_without_an_input_is_wrong_use() -> None:
+    done = in_a_shell("rebuild clicks <&-")
+    assert done.returncode == 2
+    assert "say --yes" in done.stderr
 
 
 @pytest.mark.parametrize(("settings", "is_coloured"), [({}, True), ({"NO_COLOR": "1"}, False)])

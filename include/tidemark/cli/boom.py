@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, BinaryIO, Final
 import typer
 
 from tidemark.cli.lines import line_as_json, line_as_text
+from tidemark.cli.output import standard_input
 from tidemark.cli.progress import progress
 from tidemark.cli.words import AsJsonLines
 from tidemark.errors import AlreadyExists, TidemarkError, WrongUse
@@ -67,8 +68,9 @@ def write(
 
     Raw bytes, from standard input. The file appears under its name when it is whole.
     """
+    source = standard_input()
     with _created(out) as sink:
-        summary = _write_lines(sys.stdin.buffer, sink, out, compression)
+        summary = _write_lines(source, sink, out, compression)
     typer.echo(f"{out}: {summary.lines} lines, {summary.bytes} bytes, sha256 {summary.digest}", err=True)
 
 

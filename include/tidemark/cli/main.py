@@ -26,6 +26,7 @@ from tidemark.cli import (
     workers,
 )
 from tidemark.cli.map import Map
+from tidemark.cli.output import standard_output
 from tidemark.errors import TidemarkError
 
 EXIT_CODES: Final = {
@@ -92,7 +93,8 @@ def main() -> None:
         # It warns of each attempt to connect; the error that comes of them is told in one line.
         logging.getLogger("kazoo").setLevel(logging.CRITICAL)
     try:
-        app(args=[argument for argument in arguments if argument != _DEBUG])
+        with standard_output():
+            app(args=[argument for argument in arguments if argument != _DEBUG])
     except TidemarkError as error:
         if is_debug:
             raise

@@ -26,7 +26,8 @@ class Bar:
     def say(self, line: str) -> None:
         """A line of the command's output, above the bar."""
         was_shown = self._progress.live.is_started
-        self._progress.stop()
+        if was_shown:  # Else it would leave an empty line where there is no terminal.
+            self._progress.stop()
         typer.echo(line)
         if was_shown:
             self._progress.start()
