@@ -1,5 +1,6 @@
 import json
 import os
+import select
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -119,3 +120,19 @@ def test_parse_prints_time_and_line() -> None:
     assert done.stdout == (
         b"1399482308123\thost app\n-\t100 bottles of beer\n-\tno ts\n-\t\n1399482308000\t\xff\n-\tlast\n"
     )
+
+
+def test_parse_answers_each_line_when_it_comes() -> None:
+    """As for one who types, or for `tail -f`; half a line waits for its other half."""
+    with subprocess.Popen([TIDEMARK, "parse"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0) as parse:
+        assert parse.stdin
+        assert parse.stdout
+        for given, told in ((b"1399482308 a\n1399482309", b"1399482308000\ta\n"), (b" b\n", b"1399482309000\tb\n")):
+            parse.stdin.write(given)
+            assert select.select([parse.stdout], [], [], 60)[0], "nothing is told while the input is open"
+            assert parse.stdout.read(100) == told
+
+
+def test_parse_joins_a_line_that_is_longer_than_it_reads_at_once() -> None:
+    long = b"x" * 5_000_000
+    assert run("parse", given=b"1399482308 " + long + b"\ny\n").stdout == b"1399482308000\t" + long + b"\n-\ty\n"

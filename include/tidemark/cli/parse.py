@@ -1,8 +1,12 @@
 """`tidemark parse`: try on your own messages what `timestamp: message` makes of them."""
 
+import io
 import sys
 import time
+from collections.abc import Iterator
 from typing import Final
+
+from tidemark.cli.output import standard_input
 
 _BATCH_BYTES: Final = 1 << 20
 
@@ -14,9 +18,22 @@ def parse() -> None:
     a message does not tell is guessed as for a record of this moment.
     """
     now_ms = time.time_ns() // 1_000_000
-    while batch := sys.stdin.buffer.readlines(_BATCH_BYTES):
-        sys.stdout.buffer.write(_parse_batch([raw.removesuffix(b"\n") for raw in batch], now_ms))
-    sys.stdout.buffer.flush()
+    for messages in _lines_as_they_come(standard_input()):
+        sys.stdout.buffer.write(_parse_batch(messages, now_ms))
+        sys.stdout.buffer.flush()
+
+
+def _lines_as_they_come(source: io.BufferedReader) -> Iterator[list[bytes]]:
+    """All lines that are there, as soon as one is: whoever types it, or follows a log, does not wait for more."""
+    begun: list[bytes] = []
+    while data := source.read1(_BATCH_BYTES):
+        *ended, rest = data.split(b"\n")
+        if ended:
+            yield [b"".join((*begun, ended[0])), *ended[1:]]
+            begun = []
+        begun.append(rest)
+    if last := b"".join(begun):
+        yield [last]
 
 
 def _parse_batch(messages: list[bytes], now_ms: int) -> bytes:
