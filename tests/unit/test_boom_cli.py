@@ -1,13 +1,18 @@
+import errno
 import json
 import os
 import select
 import subprocess
 import sys
 from collections.abc import Sequence
+from io import BytesIO, TextIOWrapper
 from pathlib import Path
 
 import pytest
 from tests.unit.boom_files import read_boom
+
+from tidemark.cli.boom import write
+from tidemark.cli.lines import line_from_json
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 TIDEMARK = Path(sys.executable).with_name("tidemark")
@@ -51,6 +56,61 @@ def test_read_as_json_keeps_newlines_and_bytes_that_are_not_text(tmp_path: Path)
     assert [(row["epoch_ms"], row["block_number"], row["index"]) for row in rows] == [(5, 0, 0), (6, 0, 1)]
 
 
+def test_write_takes_as_json_what_read_prints_as_json(tmp_path: Path) -> None:
+    given = b'{"epoch_ms": -5, "message": "two\\nlines \xc3\xbc"}\n{"epoch_ms": 6, "message_base64": "/wo="}'
+    written = run("boom", "write", "x.bm", "--json", given=given, folder=tmp_path)
+    assert (written.returncode, written.stdout) == (0, b"")
+    assert read_boom((tmp_path / "x.bm").read_bytes()) == [(-5, "two\nlines ü".encode()), (6, b"\xff\n")]
+    printed = run("boom", "read", "x.bm", "--json", folder=tmp_path).stdout
+    run("boom", "write", "again.bm", "--json", given=printed, folder=tmp_path)
+    assert run("boom", "read", "again.bm", folder=tmp_path).stdout == b"-5\ttwo\nlines \xc3\xbc\n6\t\xff\n\n"
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        "no object",
+        "5",
+        "[]",
+        '{"epoch_ms": 1}',
+        '{"message": "a"}',
+        '{"epoch_ms": "1", "message": "a"}',
+        '{"epoch_ms": true, "message": "a"}',
+        '{"epoch_ms": 1.5, "message": "a"}',
+        '{"epoch_ms": 99999999999999999999, "message": "a"}',
+        '{"epoch_ms": 1, "message": null}',
+        '{"epoch_ms": 1, "message": "\\ud800"}',
+        '{"epoch_ms": 1, "message_base64": "?"}',
+    ],
+)
+def test_json_that_is_no_line_is_refused(bad: str) -> None:
+    with pytest.raises(ValueError, match=r"an object \{"):
+        line_from_json(bad.encode())
+
+
+def test_bad_json_is_told_with_its_line_and_leaves_no_file(tmp_path: Path) -> None:
+    given = b'{"epoch_ms": 1, "message": "a"}\n1\ta\n'
+    done = run("boom", "write", "x.bm", "--json", given=given, folder=tmp_path)
+    assert done.returncode == 2
+    assert done.stderr.decode().startswith(
+        "tidemark: Cannot write x.bm: line 2 of the input begins with b'1\\ta'; wanted"
+    )
+    assert names_of(tmp_path) == []
+
+
+def test_a_file_system_without_hard_links_takes_a_new_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refuse(*_: object) -> None:
+        raise PermissionError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr(os, "link", refuse)
+    monkeypatch.setattr(sys, "stdin", TextIOWrapper(BytesIO(b"1\ta\n")))
+    write(tmp_path / "x.bm")
+    assert names_of(tmp_path) == ["x.bm"]
+    assert "1 lines" in capsys.readouterr().err
+
+
 def test_write_refuses_to_overwrite(tmp_path: Path) -> None:
     (tmp_path / "x.bm").write_bytes(b"mine")
     done = run("boom", "write", "x.bm", given=b"1\ta\n", folder=tmp_path)
@@ -82,6 +142,16 @@ def test_verify_tells_whole_files_from_damaged_ones(tmp_path: Path) -> None:
     assert second.startswith(f"{damaged}: damaged after 0 lines, 0 blocks")
     assert f"Cannot read {damaged}: at byte 19993: a sync marker is cut" in second
     assert "cannot prove that no block is missing" in words
+
+
+def test_verify_goes_on_behind_a_file_that_is_not_there(tmp_path: Path) -> None:
+    whole = GOLDEN / "kaboom-ordered.bm"
+    (tmp_path / "damaged.bm").touch()
+    done = run("boom", "verify", "no.bm", "damaged.bm", whole, folder=tmp_path)
+    first, second, _ = done.stdout.decode().splitlines()
+    assert first.startswith("damaged.bm: damaged after 0 lines")
+    assert second.startswith(f"{whole}: whole: ")
+    assert (done.returncode, done.stderr) == (2, b"tidemark: Cannot read no.bm: No such file or directory\n")
 
 
 def test_verify_as_json_says_what_is_not_proven() -> None:

@@ -33,7 +33,6 @@ WITHOUT_JSON = {
     "timeline retire",
     "timeline abandon",
     "workers evict",
-    "boom write",
     "parse",
     "archive repair",
     "rebuild",

@@ -2,10 +2,9 @@
 
 import json
 import os
-import re
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from enum import StrEnum
@@ -14,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, BinaryIO, Final
 
 import typer
 
-from tidemark.cli.lines import line_as_json, line_as_text
+from tidemark.cli.lines import line_as_json, line_as_text, line_from_json, line_from_text
 from tidemark.cli.output import standard_input
 from tidemark.cli.progress import progress
 from tidemark.cli.words import AsJsonLines
@@ -28,8 +27,9 @@ if TYPE_CHECKING:
 app = typer.Typer(help="Read, write and verify boom files.", no_args_is_help=True)
 
 _BATCH_BYTES: Final = 1 << 20
-_TIME: Final = re.compile(rb"-?[0-9]{1,18}")
+_NEWLINE: Final = b"\n"
 _SHOWN: Final = 60
+_Parse = Callable[[bytes], tuple[int, bytes]]
 
 Files = Annotated[list[Path], typer.Argument(metavar="FILE", help="A boom file of this machine.")]
 
@@ -63,14 +63,15 @@ def write(
     compression: Annotated[
         Packing, typer.Option(metavar="small|fast", help="Fewer bytes, or less time.")
     ] = Packing.SMALL,
+    as_json: AsJsonLines = False,
 ) -> None:
     """Write lines of `epoch_ms<TAB>message` to a new file.
 
-    Raw bytes, from standard input. The file appears under its name when it is whole.
+    Raw bytes, from standard input; in JSON what `read --json` prints. The file appears under its name when it is whole.
     """
     source = standard_input()
     with _created(out) as sink:
-        summary = _write_lines(source, sink, out, compression)
+        summary = _write_lines(source, sink, out, compression, line_from_json if as_json else line_from_text)
     typer.echo(f"{out}: {summary.lines} lines, {summary.bytes} bytes, sha256 {summary.digest}", err=True)
 
 
@@ -78,23 +79,29 @@ def write(
 def verify(files: Files, as_json: AsJsonLines = False) -> None:
     """Decode every line of files: are they whole?
 
-    Exit code 0 when all are, 1 when one is damaged.
+    Exit code 0 when all are, 1 when one is damaged, 2 when one cannot be read.
     """
     from tidemark.boom.verify import NOT_PROVEN
     from tidemark.boom.verify import verify as verify_file
 
-    is_all_whole = True
+    is_all_whole, unread = True, list[WrongUse]()
     with progress("Verifying") as bar:
         for file in files:
-            with _opened(file) as source:
-                found = verify_file(source, str(file))
-            is_all_whole &= found.is_whole
             bar.advance(len(files))
+            try:
+                with _opened(file) as source:
+                    found = verify_file(source, str(file))
+            except WrongUse as error:
+                unread.append(error)
+                continue
+            is_all_whole &= found.is_whole
             bar.say(_verification_as_json(found, NOT_PROVEN) if as_json else _verification_as_text(found))
     if not as_json:
         typer.echo(NOT_PROVEN)
-    if not is_all_whole:
-        raise typer.Exit(1)
+    for each in unread:
+        typer.echo(f"tidemark: {each}", err=True)
+    if unread or not is_all_whole:
+        raise typer.Exit(WrongUse.exit_code if unread else 1)
 
 
 def _line_as_text(line: "BoomLine") -> bytes:
@@ -118,7 +125,7 @@ def _verification_as_json(found: "Verification", not_proven: str) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def _write_lines(source: BinaryIO, sink: BinaryIO, out: Path, compression: Packing) -> "BoomSummary":
+def _write_lines(source: BinaryIO, sink: BinaryIO, out: Path, compression: Packing, parse: _Parse) -> "BoomSummary":
     import pyarrow as pa
 
     from tidemark.boom.writer import BoomWriter
@@ -127,7 +134,7 @@ def _write_lines(source: BinaryIO, sink: BinaryIO, out: Path, compression: Packi
     writer = BoomWriter(sink, name=out.name, create_time_ms=now_ms, compression=compression.value)
     count = 0
     while batch := source.readlines(_BATCH_BYTES):
-        rows = [_parse_row(raw, out, number) for number, raw in enumerate(batch, count + 1)]
+        rows = [_parse_row(raw, out, number, parse) for number, raw in enumerate(batch, count + 1)]
         writer.write(
             pa.array([time_ms for time_ms, _ in rows], pa.int64()),
             pa.array([message for _, message in rows], pa.large_binary()),
@@ -137,13 +144,12 @@ def _write_lines(source: BinaryIO, sink: BinaryIO, out: Path, compression: Packi
     return writer.close()
 
 
-def _parse_row(raw: bytes, out: Path, number: int) -> tuple[int, bytes]:
-    time_text, tab, message = raw.removesuffix(b"\n").partition(b"\t")
-    if not tab or not _TIME.fullmatch(time_text):
-        raise WrongUse(
-            f"Cannot write {out}: line {number} of the input begins with {raw[:_SHOWN]!r}; wanted epoch_ms<TAB>message"
-        )
-    return int(time_text), message
+def _parse_row(raw: bytes, out: Path, number: int, parse: _Parse) -> tuple[int, bytes]:
+    try:
+        return parse(raw)
+    except ValueError as error:
+        found = f"line {number} of the input begins with {raw.removesuffix(_NEWLINE)[:_SHOWN]!r}"
+        raise WrongUse(f"Cannot write {out}: {found}; wanted {error}") from None
 
 
 @contextmanager
@@ -175,12 +181,13 @@ def _created(out: Path) -> Iterator[BinaryIO]:
     except OSError as error:
         raise TidemarkError(f"Cannot write {out}: {error.strerror}") from error
     finally:
-        hidden.unlink()
+        hidden.unlink(missing_ok=True)
 
 
 def _give_name(hidden: Path, out: Path) -> None:
-    """Link instead of rename: a rename would replace a file that appeared meanwhile."""
+    from tidemark.storage.local import rename_without_replacing
+
     try:
-        os.link(hidden, out)
+        rename_without_replacing(hidden, out)
     except FileExistsError as error:
         raise AlreadyExists(f"Cannot write {out}: it appeared meanwhile, and is left as it is") from error

@@ -46,7 +46,7 @@ class LocalStorage:
                 yield sink
                 self._complete(file, sink.written, target)
             with _told(f"write {target}"):
-                _rename(part, target)
+                rename_without_replacing(part, target)
                 _force(target.parent)
         except BaseException:
             part.unlink(missing_ok=True)
@@ -58,7 +58,7 @@ class LocalStorage:
             old.lstat()
             if make_parents:
                 _make_folders(new.parent)
-            _rename(old, new)
+            rename_without_replacing(old, new)
             _force(new.parent)
             _force(old.parent)
 
@@ -206,7 +206,7 @@ def _status_of(path: str, found: os.stat_result) -> FileStatus:
     )
 
 
-def _rename(source: Path, target: Path) -> None:
+def rename_without_replacing(source: Path, target: Path) -> None:
     """Fail with FileExistsError rather than replace, in one act of the kernel where it can do that."""
     try:
         _rename_in_one_act(source, target)
