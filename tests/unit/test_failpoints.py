@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.integration import test_archive_faults, test_faults, test_publish_faults, test_timelines
 
 from tidemark.environment import repository_folder
 from tidemark.errors import WrongUse
@@ -17,15 +18,16 @@ def test_every_failpoint_is_reached_somewhere_and_none_that_is_not_registered() 
     assert sorted(reached) == sorted(FAILPOINTS)
 
 
-def test_every_failpoint_belongs_to_a_group_that_a_test_of_services_kills_one_by_one() -> None:
-    killed_in = {
-        "test_faults.py": {"lease", "plan", "consume", "commit", "recover"},
-        "test_archive_faults.py": {"archive"},
-        "test_publish_faults.py": {"publish", "announce"},
-        "test_timelines.py": {"switch", "act"},
+def test_every_failpoint_is_killed_on_real_services_by_a_test_of_make_test() -> None:
+    killed = {
+        name
+        for module in (test_faults, test_archive_faults, test_publish_faults, test_timelines)
+        for test in vars(module).values()
+        for mark in getattr(test, "pytestmark", ())
+        if mark.name == "parametrize" and mark.args[0] in ("failpoint", "step")
+        for name in mark.args[1]
     }
-    groups = {name.partition(".")[0] for name in FAILPOINTS}
-    assert groups == set.union(*killed_in.values())
+    assert killed == set(FAILPOINTS)
 
 
 def test_a_failpoint_that_is_not_armed_does_nothing() -> None:
