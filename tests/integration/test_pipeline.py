@@ -213,6 +213,17 @@ def test_a_driver_whose_lease_was_taken_cannot_commit(hdfs_pipeline: Pipeline, m
     assert sorted(visible_lines(pipeline.storage)) == expected_lines(pipeline.topic)
 
 
+def test_a_driver_leaves_alone_what_a_later_holder_of_the_lease_wrote_for_the_same_shift(
+    hdfs_pipeline: Pipeline,
+) -> None:
+    pipeline = hdfs_pipeline
+    pipeline.topic.send(records(FIRST, 6))
+    theirs = f"_tmp/shift-{pipeline.plan(FIRST)}/999999/1/file"
+    pipeline.storage.create(theirs, b"of a later epoch")
+    pipeline.consume(FIRST)
+    assert [path for path, _ in walk(pipeline.storage, "_tmp")] == [theirs]
+
+
 def test_a_quiet_partition_is_proven_like_a_busy_one(hdfs_pipeline: Pipeline) -> None:
     pipeline = hdfs_pipeline
     pipeline.topic.send([Sent(partition=0, time_ms=FIRST.start_ms, value=b"only one")])

@@ -131,7 +131,7 @@ def test_streams_whose_roots_are_one_or_lie_in_one_another_are_both_refused(
     others = {"first": first, "beside": "hdfs:///a/c", "longer": "hdfs:///a/bc", "second": second}
     if second == "hdfs:///a":
         del others["beside"], others["longer"]
-    rows = "".join(f"  {name}: {{cluster: main, topic: t, root: '{root}', owner: w}}\n" for name, root in others.items())
+    rows = "".join(f"  {name}: {{cluster: c, topic: t, root: '{root}', owner: w}}\n" for name, root in others.items())
     loaded = load_streams(write(tmp_path, f"streams:\n{rows}"))
     assert set(loaded.streams) == set(others) - {"first", "second"}
     assert [error.partition(": ")[2] for error in sorted(loaded.errors)] == [

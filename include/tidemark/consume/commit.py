@@ -31,6 +31,7 @@ from tidemark.manifest import (
 )
 from tidemark.names import Hour, Shard
 from tidemark.storage import Storage, digest_of
+from tidemark.work import discard_epochs, epochs_below
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -202,14 +203,11 @@ class Committer:
 
     def discard_work(self) -> None:
         """What lies below `_tmp` for a shift that is not PENDING, or whose manifest has its place, is nobody's."""
-        self.storage.delete(layout.work_of_shift(self.shift.id), recursive=True)
+        discard_epochs(self.storage, layout.work_of_shift(self.shift.id), up_to=self.lease.epoch)
 
     def _adopt_folder(self) -> None:
         """Rename what an earlier epoch wrote, so that a zombie's own renames find nothing."""
-        work = layout.work_of_shift(self.shift.id)
-        older = [status.path for status in self.storage.list(work) if status.path != self.folder]
-        older.sort(key=lambda path: int(path.rsplit("/", 1)[-1]), reverse=True)
-        for path in older:
+        for path in epochs_below(self.storage, layout.work_of_shift(self.shift.id), up_to=self.lease.epoch - 1):
             if self.storage.status(f"{path}/moves") and not self.storage.status(self.folder):
                 self.storage.rename(path, self.folder)
             else:
