@@ -201,7 +201,27 @@ def load_streams(path: Path) -> Streams:
             errors += [_explain(path, _shown(str(name)), detail) for detail in error.errors()]
         except ValueError as error:
             errors.append(f"{path}: stream {_shown(str(name))}: {error}")
+    roots = {name: stream.root for name, stream in streams.items()}
+    for name, other in _sharing(roots).items():
+        errors.append(
+            f"{path}: stream {name}: field root: found {roots[name]!r}: stream {other} has "
+            f"{roots[other]!r}; wanted a root of its own, neither above nor below another's"
+        )
+        del streams[name]
     return Streams(streams=streams, errors=tuple(errors))
+
+
+def _sharing(roots: Mapping[str, str]) -> dict[str, str]:
+    """Streams whose roots are one or lie in one another, each with another such: they would write the same names."""
+    sharing: dict[str, str] = {}
+    above = ""
+    for name in sorted(roots, key=lambda name: f"{roots[name]}/"):
+        if above and f"{roots[name]}/".startswith(f"{roots[above]}/"):
+            sharing.setdefault(above, name)
+            sharing[name] = above
+        else:
+            above = name
+    return sharing
 
 
 def load_stream(path: Path, name: str) -> Stream:

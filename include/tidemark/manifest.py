@@ -104,8 +104,16 @@ def read_manifest(storage: Storage, path: str) -> Manifest:
 
 def list_manifests(storage: Storage) -> dict[int, str]:
     """The paths of all manifests, by number."""
-    paths = [status.path for status in storage.list(layout.MANIFESTS) if status.path.endswith(".json")]
-    return {layout.number_of_manifest(path): path for path in paths}
+    return {layout.number_of_manifest(path): path for path in _paths(storage)}
+
+
+def manifests_named(storage: Storage, shift: str) -> list[str]:
+    """The paths of all manifests of shifts with this id: one, unless another stream wrote here, too."""
+    return [path for path in _paths(storage) if layout.shift_of_manifest(path) == shift]
+
+
+def _paths(storage: Storage) -> list[str]:
+    return [status.path for status in storage.list(layout.MANIFESTS) if status.path.endswith(".json")]
 
 
 def manifests_of(storage: Storage, numbers: Sequence[int]) -> list[Manifest]:

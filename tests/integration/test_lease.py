@@ -1,16 +1,20 @@
 """Leases and transactions on a real ZooKeeper."""
 
 import json
+from collections.abc import Callable
 from contextlib import ExitStack
+from dataclasses import replace
 from uuid import uuid4
 
 import pytest
 from kazoo.client import KazooClient
-from tests.services import connections_of
+from tests.proxy import Proxy
+from tests.services import connections_of, unique
 from tests.waiting import wait_until
 
+from tidemark.environment import ZOOKEEPER
 from tidemark.errors import CommitFailed, Fenced, ServiceUnreachable
-from tidemark.ledger import paths
+from tidemark.ledger import paths, zookeeper
 from tidemark.ledger.lease import (
     LeaseTaken,
     StreamLease,
@@ -20,9 +24,10 @@ from tidemark.ledger.lease import (
     read_lease,
     touch_worker,
 )
-from tidemark.ledger.records import Head
+from tidemark.ledger.records import Head, HourRecord
 from tidemark.ledger.stream import StreamLedger
-from tidemark.ledger.zookeeper import open_session
+from tidemark.ledger.zookeeper import Versioned, open_session
+from tidemark.names import Hour
 from tidemark.stack import Stack
 
 
@@ -253,3 +258,28 @@ def test_a_zookeeper_that_is_not_there_is_told_with_its_address(unused_port: int
         open_session(lambda _: connection, timeout_s=0.5),
     ):
         pass
+
+
+@pytest.mark.parametrize("act", ["prepare", "write an hour", "ask for the lease", "join the workers"])
+def test_whoever_makes_nodes_while_zookeeper_is_away_gets_an_error_in_time(
+    stack: Stack, act: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    direct = connections_of(stack)(ZOOKEEPER)
+    assert direct.host is not None
+    assert direct.port is not None
+    hour = Hour.parse("2026-11-10T22")
+    with Proxy(direct.host, direct.port) as proxy, ExitStack() as opened:
+        behind = replace(direct, host="127.0.0.1", port=proxy.port)
+        client = opened.enter_context(open_session(lambda _: behind))
+        ledger = StreamLedger(client, unique("away"))
+        transaction = ledger.begin("write")
+        acts: dict[str, Callable[[], object]] = {
+            "prepare": ledger.prepare,
+            "write an hour": lambda: ledger.put_hour(transaction, hour, Versioned(HourRecord(), -1), HourRecord()),
+            "ask for the lease": lambda: opened.enter_context(ledger.asking_for_lease("worker-1")),
+            "join the workers": lambda: opened.enter_context(join_workers(client, task="consume", attempt=1)),
+        }
+        monkeypatch.setattr(zookeeper, "ANSWER_S", 1.0)
+        proxy.cut()
+        with pytest.raises(ServiceUnreachable, match="no answer for 1 s"):
+            acts[act]()

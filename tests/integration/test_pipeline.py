@@ -213,6 +213,17 @@ def test_a_driver_whose_lease_was_taken_cannot_commit(hdfs_pipeline: Pipeline, m
     assert sorted(visible_lines(pipeline.storage)) == expected_lines(pipeline.topic)
 
 
+def test_a_driver_leaves_alone_what_a_later_holder_of_the_lease_wrote_for_the_same_shift(
+    hdfs_pipeline: Pipeline,
+) -> None:
+    pipeline = hdfs_pipeline
+    pipeline.topic.send(records(FIRST, 6))
+    theirs = f"_tmp/shift-{pipeline.plan(FIRST)}/999999/1/file"
+    pipeline.storage.create(theirs, b"of a later epoch")
+    pipeline.consume(FIRST)
+    assert [path for path, _ in walk(pipeline.storage, "_tmp")] == [theirs]
+
+
 def test_a_quiet_partition_is_proven_like_a_busy_one(hdfs_pipeline: Pipeline) -> None:
     pipeline = hdfs_pipeline
     pipeline.topic.send([Sent(partition=0, time_ms=FIRST.start_ms, value=b"only one")])
@@ -347,6 +358,30 @@ def test_a_rerun_takes_a_file_that_was_archived_as_there(hdfs_pipeline: Pipeline
     before = {path: pipeline.storage.read(path) for path, _ in walk(pipeline.storage)}
     pipeline.consume(FIRST)
     assert {path: pipeline.storage.read(path) for path, _ in walk(pipeline.storage)} == before
+
+
+def test_what_a_rerun_restored_is_archived_though_it_died_before_it_said_so(
+    hdfs_pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pipeline = hdfs_pipeline
+    pipeline.topic.send(records(FIRST, 60))
+    pipeline.run(FIRST)
+    for path in [path for path, _ in walk(pipeline.storage, FIRST.day) if path.endswith(".bm")]:
+        pipeline.storage.delete(path)
+
+    def die(*_: object) -> None:
+        raise RuntimeError("killed")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(StreamLedger, "add_dirty", die)
+        with pytest.raises(RuntimeError, match="killed"):
+            pipeline.consume(FIRST)
+    pipeline.consume(FIRST)
+    assert pipeline.ledger(lambda ledger: ledger.hour(FIRST)).value.dirty == (1,)
+    pipeline.archive()
+    assert sorted(visible_lines(pipeline.storage)) == expected_lines(pipeline.topic)
+    pipeline.consume(FIRST)
+    assert pipeline.ledger(lambda ledger: ledger.hour(FIRST)).value.dirty == ()
 
 
 def test_a_rerun_is_refused_when_kafka_no_longer_has_what_is_missing(hdfs_pipeline: Pipeline) -> None:

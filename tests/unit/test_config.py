@@ -122,6 +122,25 @@ def test_a_bad_stream_leaves_the_others_alone(tmp_path: Path) -> None:
     assert {error.split(": ")[1] for error in loaded.errors} == {"stream bad", "stream Evil/.."}
 
 
+@pytest.mark.parametrize(
+    ("first", "second"), [("hdfs:///a/b", "hdfs:///a/b/"), ("hdfs:///a/b", "hdfs:///a"), ("file:///a", "file:///a/b/c")]
+)
+def test_streams_whose_roots_are_one_or_lie_in_one_another_are_both_refused(
+    tmp_path: Path, first: str, second: str
+) -> None:
+    others = {"first": first, "beside": "hdfs:///a/c", "longer": "hdfs:///a/bc", "second": second}
+    if second == "hdfs:///a":
+        del others["beside"], others["longer"]
+    rows = "".join(f"  {name}: {{cluster: c, topic: t, root: '{root}', owner: w}}\n" for name, root in others.items())
+    loaded = load_streams(write(tmp_path, f"streams:\n{rows}"))
+    assert set(loaded.streams) == set(others) - {"first", "second"}
+    assert [error.partition(": ")[2] for error in sorted(loaded.errors)] == [
+        f"stream {name}: field root: found {root.rstrip('/')!r}: stream {other} has {others[other].rstrip('/')!r}; "
+        "wanted a root of its own, neither above nor below another's"
+        for name, root, other in (("first", first, "second"), ("second", second, "first"))
+    ]
+
+
 @pytest.mark.parametrize("text", ["", "streams: [", "streams: 7", "\ud800"])
 def test_a_file_that_is_no_configuration_is_one_error_and_no_crash(tmp_path: Path, text: str) -> None:
     path = tmp_path / "streams.yaml"

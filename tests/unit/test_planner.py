@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidemark.config import Stream
-from tidemark.errors import DataLoss
+from tidemark.errors import DataLoss, WrongUse
 from tidemark.kafka import Offsets
-from tidemark.ledger.records import Positions, Proof, ShardPosition
+from tidemark.ledger.records import Backfill, Positions, Proof, ShardPosition
 from tidemark.names import HOUR_MS, Hour, Interval, Shard
 from tidemark.plan.planner import UNCONFIRMED, PlannedWork, is_replaced, plan_ranges, split_points
 
@@ -43,7 +43,8 @@ def at(begin: int, end: int, stable: int | None = None) -> Offsets:
 def consumed(next_offset: int, *, start: int = 0, watermark_ms: int = SEVEN.start_ms) -> Positions:
     position = ShardPosition(start=start, next=next_offset, watermark_ms=watermark_ms, digest=None)
     first_ms = SEVEN.start_ms - HOUR_MS
-    return Positions(start_ms=first_ms, first_ms=first_ms).with_shards({ZERO: position})
+    past_ms = first_ms - 7 * 24 * HOUR_MS
+    return Positions(start_ms=first_ms, first_ms=first_ms, past_ms=past_ms).with_shards({ZERO: position})
 
 
 def test_the_first_plan_takes_everything_and_starts_with_its_interval() -> None:
@@ -77,6 +78,35 @@ def test_the_next_plan_goes_on_where_the_last_one_ended() -> None:
 def test_an_earlier_interval_moves_the_start_back_when_nothing_is_out_of_reach() -> None:
     earlier = Interval(SEVEN.start_ms - 5 * HOUR_MS, SEVEN.start_ms - 4 * HOUR_MS)
     assert plan({ZERO: at(0, 10)}, consumed(10), interval=earlier).positions.start_ms == earlier.start_ms
+
+
+def test_the_start_never_moves_back_over_hours_whose_lines_the_first_shift_put_aside() -> None:
+    log = {ZERO: at(0, 10)}
+    first = plan(log)
+    oldest = Interval(first.window.past_ms, first.window.past_ms + HOUR_MS)
+    moved = plan(log, first.positions, interval=oldest).positions
+    assert moved.start_ms == moved.first_ms == oldest.start_ms
+    older = Interval(oldest.start_ms - HOUR_MS, oldest.start_ms)
+    for positions in (first.positions, moved):
+        with pytest.raises(
+            WrongUse, match=r"Cannot plan clicks/20261108T0600: lines older than 2026-11-08T07.* _skewed"
+        ):
+            plan(log, positions, interval=older)
+
+
+def test_an_interval_older_than_a_retired_first_timeline_is_refused() -> None:
+    first_ms = SEVEN.start_ms
+    backfilled = Backfill(from_ms=first_ms - 5 * HOUR_MS, to_ms=first_ms, append_time=False, begin=(0,), end=(7,))
+    later = ShardPosition(start=3, next=9, watermark_ms=SEVEN.end_ms, digest=None)
+    before = Positions(start_ms=PLANNED_MS, first_ms=first_ms, backfills=(backfilled,))
+    before = before.with_shards({Shard(2, 0): later})
+    log = {Shard(2, 0): at(0, 9)}
+    for start_ms in (first_ms - 9 * HOUR_MS, first_ms - HOUR_MS):
+        with pytest.raises(WrongUse, match=r"older than 2026-11-15T07.* lay in timeline 1, which is retired"):
+            plan(log, before, interval=Interval(start_ms, start_ms + HOUR_MS))
+    reaching_over = Interval(first_ms - HOUR_MS // 2, first_ms + HOUR_MS // 2)
+    for interval in (INTERVAL, reaching_over):
+        assert plan(log, before, interval=interval).positions.first_hour == Hour(first_ms - 5 * HOUR_MS)
 
 
 def test_an_earlier_interval_proves_nothing_when_the_beginning_was_not_read() -> None:

@@ -1,13 +1,15 @@
+import hashlib
 import json
 import subprocess
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
 from tidemark.consume.results import Split, SplitResult, TaskOrder
-from tidemark.consume.write import write_split
+from tidemark.consume.write import SplitWriter, write_split
 from tidemark.ledger.records import Window, parse
 from tidemark.manifest import FileKind
 from tidemark.names import HOUR_MS, Hour, Shard
@@ -18,10 +20,8 @@ HOUR = Hour.parse("2026-11-10T22")
 WINDOW = Window(past_ms=HOUR.start_ms, future_ms=HOUR.end_ms + HOUR_MS)
 
 
-def write(folder: Path, batches: list[list[int]]) -> SplitResult:
-    """Batches of lines with these times."""
-    lines = sum(len(times) for times in batches)
-    order = TaskOrder(
+def order_in(folder: Path) -> TaskOrder:
+    return TaskOrder(
         shift="20261110T2200",
         planned_ms=HOUR.end_ms,
         window=WINDOW,
@@ -30,6 +30,11 @@ def write(folder: Path, batches: list[list[int]]) -> SplitResult:
         storage=LocalStorage(root=folder, attributes=FileAttributes()),
         folder="_tmp",
     )
+
+
+def write(folder: Path, batches: list[list[int]]) -> SplitResult:
+    """Batches of lines with these times."""
+    lines = sum(len(times) for times in batches)
     split = Split(shard=Shard(1, 0), index=0, order=0, start=0, end=lines)
     first, records = 0, []
     for times in batches:
@@ -40,7 +45,7 @@ def write(folder: Path, batches: list[list[int]]) -> SplitResult:
         }
         records.append(pa.RecordBatch.from_pydict(columns))
         first += len(times)
-    (found,) = write_split(order, split, 1, iter(records))
+    (found,) = write_split(order_in(folder), split, 1, iter(records))
     return parse(SplitResult, found.column("result")[0].as_py().encode())
 
 
@@ -118,3 +123,29 @@ def test_memory_does_not_grow_with_the_number_of_hours_of_a_split(tmp_path: Path
     found = json.loads(done.stdout)
     assert found["files"] == 168
     assert found["grown_mb"] < 350
+
+
+def test_records_that_cannot_be_lines_are_written_as_they_come_and_not_kept_in_memory(tmp_path: Path) -> None:
+    batch = pa.RecordBatch.from_pydict(
+        {
+            "offset": pa.array(range(100), pa.int64()),
+            "timestamp": pa.array([-1] * 100, pa.int64()),
+            "value": pa.array([b"x" * 1000] * 100, pa.binary()),
+        }
+    )
+    with ExitStack() as stack:
+        split = Split(shard=Shard(1, 0), index=0, order=0, start=0, end=100)
+        SplitWriter(order_in(tmp_path), 1, split, stack).write(batch)
+        assert sum(file.stat().st_size for file in tmp_path.rglob("*") if file.is_file()) > 100 * 1000
+
+
+def test_a_file_of_bad_records_says_what_it_holds(tmp_path: Path) -> None:
+    (_, file) = write(tmp_path, [[HOUR.start_ms, -1], [-7, HOUR.start_ms], [-9]]).files
+    data = (tmp_path / file.temporary).read_bytes()
+    assert [(row["offset"], row["timestamp"]) for row in map(json.loads, data.splitlines())] == [
+        (1, -1),
+        (2, -7),
+        (4, -9),
+    ]
+    assert (file.lines, file.first_offset, file.last_offset) == (3, 1, 4)
+    assert (file.bytes, file.digest) == (len(data), hashlib.sha256(data).hexdigest())

@@ -35,6 +35,7 @@ from tidemark.logs import logger
 from tidemark.manifest import Manifest, ManifestFile, manifests_of, read_blocks
 from tidemark.names import HOUR_MS, Hour, isoformat
 from tidemark.storage import Storage, digest_of
+from tidemark.work import discard_epochs
 
 RECENT_MS = 48 * HOUR_MS
 """Up to this age every run looks whether an hour's targets are there; older hours are for `tidemark archive check`."""
@@ -165,7 +166,9 @@ class HourArchiver:
     def _carry_out(self, hour: Hour, record: HourRecord, spread: Spread) -> None:
         assert record.archiving is not None, "only a frozen plan is carried out"
         plan = record.archiving
-        self._discard_older_epochs(hour, plan)
+        folder, epoch = layout.work_of_archive(hour, plan.number), self.leases.epoch(hour)
+        # So that a zombie's renames find nothing.
+        discard_epochs(self.storage, folder, up_to=epoch - 1)
         work = self._work(hour, record, plan)
         for path in _gap_files(record).intersection(work.files):
             # Whoever found it damaged may have died before it was out of the way.
@@ -178,7 +181,7 @@ class HourArchiver:
         whole = [*self._whole_for(work.sources, work.before, spread), *filled]
         held = [path for path in work.sources if is_held(path, work.files[path].lines, whole)]
         self._delete_sources(hour, held)
-        self.storage.delete(layout.work_of_archive(hour, plan.number), recursive=True)
+        discard_epochs(self.storage, folder, up_to=epoch)
         reach("archive.after_discard")
         self.leases.update("finish the archive of", hour, lambda found: replace(found, archiving=None))
         reach("archive.after_finish")
@@ -405,13 +408,6 @@ class HourArchiver:
         with ThreadPoolExecutor(_DELETES_AT_ONCE) as threads:
             list(threads.map(delete, [path for path in paths if path in there]))
         reach("archive.after_deletes")
-
-    def _discard_older_epochs(self, hour: Hour, plan: ArchivePlan) -> None:
-        """So that a zombie's renames find nothing."""
-        mine = self.leases.epoch(hour)
-        for status in self.storage.list(layout.work_of_archive(hour, plan.number)):
-            if status.path.rsplit("/", 1)[-1] != str(mine):
-                self.storage.delete(status.path, recursive=True)
 
     def _tell(self, hour: Hour, found: Mapping[str, str], what: str) -> None:
         for path, reason in found.items():

@@ -134,8 +134,9 @@ def _table_of_leases(leases: "list[LeaseView]") -> Table:
 
 def _lives(client: Any, worker: str) -> bool:
     from tidemark.ledger import paths
+    from tidemark.ledger.zookeeper import ask
 
-    return client.exists(paths.worker(worker)) is not None
+    return ask(client.exists_async, paths.worker(worker)) is not None
 
 
 def _say_that_nothing_is_held(worker: str, lives: bool) -> None:

@@ -12,7 +12,7 @@ from tidemark import __version__, layout
 from tidemark.consume.advance import advance
 from tidemark.consume.results import SplitResult, WrittenFile
 from tidemark.consume.touch import hours_of, touch
-from tidemark.errors import AlreadyExists, CommitFailed, CommitStateUnknown, DataLoss, NotFound
+from tidemark.errors import AlreadyExists, CommitFailed, CommitStateUnknown, DataLoss, NotFound, WrongUse
 from tidemark.failpoints import reach
 from tidemark.ledger import paths
 from tidemark.ledger.lease import StreamLease
@@ -20,9 +20,18 @@ from tidemark.ledger.records import Shift, ShiftRange, ShiftRecord, ShiftState, 
 from tidemark.ledger.stream import StreamLedger
 from tidemark.ledger.zookeeper import Transaction, Versioned
 from tidemark.lineage import Cursor, cursor_of
-from tidemark.manifest import FileKind, Manifest, ManifestFile, ManifestShard, dump_blocks
+from tidemark.manifest import (
+    FileKind,
+    Manifest,
+    ManifestFile,
+    ManifestShard,
+    dump_blocks,
+    manifests_named,
+    read_manifest,
+)
 from tidemark.names import Hour, Shard
 from tidemark.storage import Storage, digest_of
+from tidemark.work import discard_epochs, epochs_below
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -179,8 +188,9 @@ class Committer:
         self._adopt_folder()
         reach("recover.after_adopt")
         final = layout.manifest(self.shift.number, self.shift.id)
-        if self.storage.status(final):
-            self._commit_ledger(parse(Manifest, self.storage.read(final)), final)
+        data = self.storage.read(final) if self.storage.status(final) else b""
+        if self._is_marked(data):
+            self._commit_ledger(parse(Manifest, data), final)
             return True
         moves = self._read_moves()
         if moves is None or not all(self._is_in_reach(move) for move in moves.files):
@@ -193,14 +203,11 @@ class Committer:
 
     def discard_work(self) -> None:
         """What lies below `_tmp` for a shift that is not PENDING, or whose manifest has its place, is nobody's."""
-        self.storage.delete(layout.work_of_shift(self.shift.id), recursive=True)
+        discard_epochs(self.storage, layout.work_of_shift(self.shift.id), up_to=self.lease.epoch)
 
     def _adopt_folder(self) -> None:
         """Rename what an earlier epoch wrote, so that a zombie's own renames find nothing."""
-        work = layout.work_of_shift(self.shift.id)
-        older = [status.path for status in self.storage.list(work) if status.path != self.folder]
-        older.sort(key=lambda path: int(path.rsplit("/", 1)[-1]), reverse=True)
-        for path in older:
+        for path in epochs_below(self.storage, layout.work_of_shift(self.shift.id), up_to=self.lease.epoch - 1):
             if self.storage.status(f"{path}/moves") and not self.storage.status(self.folder):
                 self.storage.rename(path, self.folder)
             else:
@@ -212,9 +219,11 @@ class Committer:
             data = self.storage.read(f"{self.folder}/manifest")
         except NotFound:
             return None
-        record = self.ledger.shift(self.shift.id)
-        digests = {moves.manifest_digest, hashlib.sha256(data).hexdigest()}
-        return moves if record and digests == {record.value.manifest_digest} else None
+        return moves if self._is_marked(data) and self._node().value.manifest_digest == moves.manifest_digest else None
+
+    def _is_marked(self, manifest: bytes) -> bool:
+        """Whether it is the manifest with which the shift became PENDING."""
+        return hashlib.sha256(manifest).hexdigest() == self._node().value.manifest_digest
 
     def _is_in_reach(self, move: Move) -> bool:
         for path in (f"{self.folder}/{move.source}", move.target):
@@ -262,6 +271,7 @@ class Committer:
 
     def _set_aside(self, target: str, place: str) -> None:
         """Into a folder that a successor takes away: a zombie that wakes here cannot touch what was committed since."""
+        self._ensure_own_root(target)
         self.lease.confirm()
         reach("commit.before_replacing")
         try:
@@ -269,6 +279,16 @@ class Committer:
         except NotFound:
             self.lease.confirm()
             raise
+
+    def _ensure_own_root(self, target: str) -> None:
+        """Names hold the shift and not the stream: what another stream committed under them stays as it is."""
+        for path in manifests_named(self.storage, self.shift.id):
+            other = read_manifest(self.storage, path).stream
+            if other != self.stream:
+                raise WrongUse(
+                    f"Cannot commit {self.stream}/{self.shift.id}: {target} is in the way, and {path} is of the "
+                    f"stream {other}; wanted a root of its own"
+                )
 
     def _is_same(self, source: str, target: str) -> bool:
         return digest_of(self.storage, source) == digest_of(self.storage, target)

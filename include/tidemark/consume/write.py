@@ -3,9 +3,9 @@
 import base64
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -21,7 +21,8 @@ from tidemark.failpoints import reach
 from tidemark.kafka import record_digest
 from tidemark.ledger.records import dump
 from tidemark.manifest import FileKind
-from tidemark.names import HOUR_MS, Hour
+from tidemark.names import HOUR_MS, Hour, Shard
+from tidemark.storage.port import Sink
 
 # All files of a split together hold no more than this: each keeps some megabytes until a block is full, and a split
 # may touch hundreds of hours.
@@ -57,7 +58,7 @@ class SplitWriter:
         self._folder = f"{order.folder}/{attempt}"
         self._hours: dict[int, _BoomFile] = {}
         self._skewed: _BoomFile | None = None
-        self._bad: list[dict[str, object]] = []
+        self._bad: _BadFile | None = None
         self._held = 0
         self._records = 0
         self._tombstones = 0
@@ -76,11 +77,9 @@ class SplitWriter:
             self._distribute(times, messages, part.column("offset"), part)
 
     def close(self) -> SplitResult:
-        files = [file.close() for file in self._files()]
+        files = [file.close() for file in (*self._files(), self._bad) if file]
         # Leaving the sinks' contexts completes the files: only then may anybody hear of them.
         self._stack.close()
-        if self._bad:
-            files.append(self._write_bad())
         return SplitResult(
             shard=str(self._split.shard),
             index=self._split.index,
@@ -169,9 +168,8 @@ class SplitWriter:
         return layout.boom_name(self._order.shift, self._split.shard, self._split.index)
 
     def _open(self, path: str, kind: FileKind, hour: str | None) -> "_BoomFile":
-        sink = self._stack.enter_context(self._order.storage.open_write(f"{self._folder}/{path}"))
         writer = BoomWriter(
-            sink,
+            self._sink(path),
             name=path,
             create_time_ms=self._order.planned_ms + self._split.order,
             compression="fast" if self._order.compression == "fast" else "small",
@@ -179,32 +177,58 @@ class SplitWriter:
         return _BoomFile(writer, path, self._folder, kind, hour)
 
     def _keep_bad(self, records: pa.RecordBatch) -> None:
-        for row in records.to_pylist():
-            self._bad.append(
-                {
-                    "shard": str(self._split.shard),
-                    "offset": row["offset"],
-                    "timestamp": row["timestamp"],
-                    "reason": "its time has no hour between the years 1970 and 9999",
-                    "value": base64.b64encode(row["value"]).decode(),
-                }
-            )
+        if self._bad is None:
+            path = layout.bad(layout.bad_name(self._order.shift, self._split.shard, self._split.index))
+            self._bad = _BadFile(self._sink(path), path, self._folder, self._split.shard)
+        self._bad.write(records)
 
-    def _write_bad(self) -> WrittenFile:
-        data = "".join(f"{json.dumps(record)}\n" for record in self._bad).encode()
-        path = layout.bad(layout.bad_name(self._order.shift, self._split.shard, self._split.index))
-        self._order.storage.create(f"{self._folder}/{path}", data)
-        offsets = [int(str(record["offset"])) for record in self._bad]
+    def _sink(self, path: str) -> Sink:
+        return self._stack.enter_context(self._order.storage.open_write(f"{self._folder}/{path}"))
+
+
+class _BadFile:
+    """A file of records that cannot be lines, under way: a range may hold nothing else, so none is kept in memory."""
+
+    def __init__(self, sink: Sink, path: str, folder: str, shard: Shard) -> None:
+        self._sink = sink
+        self._path = path
+        self._folder = folder
+        self._shard = str(shard)
+        self._digest = hashlib.sha256()
+        self._bytes = 0
+        self._lines = 0
+        self._first = self._last = -1
+
+    def write(self, records: pa.RecordBatch) -> None:
+        rows = records.to_pylist()
+        data = "".join(f"{json.dumps(self._told(row))}\n" for row in rows).encode()
+        self._sink.write(data)
+        self._digest.update(data)
+        self._bytes += len(data)
+        self._lines += len(rows)
+        self._first = rows[0]["offset"] if self._first < 0 else self._first
+        self._last = rows[-1]["offset"]
+
+    def _told(self, row: Mapping[str, Any]) -> dict[str, object]:
+        return {
+            "shard": self._shard,
+            "offset": row["offset"],
+            "timestamp": row["timestamp"],
+            "reason": "its time has no hour between the years 1970 and 9999",
+            "value": base64.b64encode(row["value"]).decode(),
+        }
+
+    def close(self) -> WrittenFile:
         return WrittenFile(
-            path=path,
+            path=self._path,
             folder=self._folder,
             kind=FileKind.BAD,
             hour=None,
-            lines=len(self._bad),
-            bytes=len(data),
-            digest=hashlib.sha256(data).hexdigest(),
-            first_offset=min(offsets),
-            last_offset=max(offsets),
+            lines=self._lines,
+            bytes=self._bytes,
+            digest=self._digest.hexdigest(),
+            first_offset=self._first,
+            last_offset=self._last,
             min_ms=0,
             max_ms=0,
             blocks=(),

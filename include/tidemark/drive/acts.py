@@ -22,6 +22,7 @@ from tidemark.names import Hour, Shard, Task
 from tidemark.plan.act import accept_gaps
 from tidemark.plan.move import Mover, Outlook
 from tidemark.plan.switch import Switcher, SwitchOutlook, retire_timeline
+from tidemark.work import discard_epochs
 
 LEASE_WAIT_S = 60.0
 STABLE_S = 30.0
@@ -121,7 +122,7 @@ def _commit_act(
             finish_shift(around, lease, opened, _refuse_spark)
         act = freeze(around, lease)
         if opened:
-            around.storage().delete(layout.work_of_shift(opened), recursive=True)
+            discard_epochs(around.storage(), layout.work_of_shift(opened), up_to=lease.epoch)
         finish_shift(around, lease, act.id, _refuse_spark)
         return act.id
 

@@ -1,12 +1,12 @@
 """See an interval consumed and committed."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from tidemark.config import Stream
 from tidemark.consume.commit import Committer, build_manifest
-from tidemark.consume.restore import missing_files, restore
+from tidemark.consume.restore import mark_waiting, missing_files, restore
 from tidemark.consume.results import SplitResult, TaskOrder
 from tidemark.drive.plan import log_shift, plan_shift, planner_of
 from tidemark.drive.services import Services, now_ms, services
@@ -18,8 +18,8 @@ from tidemark.kafka_options import spark_options
 from tidemark.ledger.lease import StreamLease
 from tidemark.ledger.records import Shift, ShiftRecord, ShiftState
 from tidemark.logs import logger
-from tidemark.manifest import read_manifest
-from tidemark.names import Hour, Interval, Task
+from tidemark.manifest import Manifest, ManifestFile, read_manifest
+from tidemark.names import Interval, Task
 from tidemark.plan.shift import shift_id
 
 if TYPE_CHECKING:
@@ -155,9 +155,18 @@ def _restore(
     storage = around.storage()
     manifest = read_manifest(storage, record.manifest)
     missing = missing_files(storage, around.ledger, manifest)
-    if not missing:
-        return
-    log = logger(__name__, stream=around.stream.name, shift=manifest.shift.id)
+    if missing:
+        _restore_files(around, lease, manifest, missing, open_spark)
+    mark_waiting(storage, around.ledger, manifest)
+
+
+def _restore_files(
+    around: Services,
+    lease: StreamLease,
+    manifest: Manifest,
+    missing: Sequence[ManifestFile],
+    open_spark: "Callable[[], SparkSession]",
+) -> None:
     if not planner_of(around).is_readable(manifest.shift):
         raise DataLoss(
             f"Cannot restore {around.stream.name}/{manifest.shift.id}: {len(missing)} files are missing, "
@@ -165,10 +174,9 @@ def _restore(
         )
     committer = _committer(around, manifest.shift, lease)
     committer.discard_work()
-    restore(storage, manifest, missing, _read_splits(around, committer, open_spark()))
-    for hour in sorted({Hour.parse(file.hour) for file in missing if file.hour}):
-        around.ledger.add_dirty(hour, manifest.shift.number)
+    restore(committer.storage, manifest, missing, _read_splits(around, committer, open_spark()))
     committer.discard_work()
+    log = logger(__name__, stream=around.stream.name, shift=manifest.shift.id)
     log.warning("restored", extra={"files": len(missing)})
 
 

@@ -100,6 +100,11 @@ def _read_past(stream: Stream, storage: Storage) -> _Past:
         raise WrongUse(f"Cannot rebuild {stream.name}: {stream.root} has no manifest")
     for number, path in sorted(found.items()):
         manifest = read_manifest(storage, path)
+        if manifest.stream != stream.name:
+            raise WrongUse(
+                f"Cannot rebuild {stream.name}: {path} in {stream.root} is of the stream {manifest.stream}; "
+                "wanted the stream's own root"
+            )
         shift = manifest.shift
         shifts[shift.id] = ShiftRecord(number=number, state=ShiftState.COMMITTED, cut=shift.is_cut, manifest=path)
         for hour in hours_of(manifest):

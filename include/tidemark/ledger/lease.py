@@ -51,7 +51,8 @@ def join_workers(
     """The node goes after `leave_after_s` even while the process lives on, and with it all that an orphan holds."""
     record = Worker(queues=queues, task=task, attempt=attempt)
     prefix = paths.worker("worker-")
-    path = client.create(prefix, dump(record), ephemeral=True, sequence=True, makepath=True)
+    # When an answer was lost a second node goes with the session, too, and holds nothing.
+    path = ask(client.create_async, prefix, dump(record), ephemeral=True, sequence=True, makepath=True)
     name = path.rsplit("/", 1)[-1]
     over = threading.Event()
     if leave_after_s is not None:

@@ -181,12 +181,14 @@ class Backfill:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Positions:
     """`start_ms` is the stream's start, `first_ms` the begin of the earliest interval that was planned for it, a
-    backfill before that aside: None until the first plan. `gaps` are those that no watermark has passed yet, `held` one
+    backfill before that aside: None until the first plan. `past_ms`: lines that are older went to `_skewed` when the
+    stream's beginning was read. `gaps` are those that no watermark has passed yet, `held` one
     at the most for each shard, `backfills` in the order of time, those that meet joined into one."""
 
     format: int = FORMAT
     start_ms: int | None = None
     first_ms: int | None = None
+    past_ms: int | None = None
     timelines: Mapping[str, _PositionColumns] = field(default_factory=dict)
     gaps: tuple[Gap, ...] = ()
     held: tuple[HeldEnd, ...] = ()

@@ -1,10 +1,11 @@
 """The ledger of one stream: typed reads of its nodes, and transactions on them."""
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 
 from kazoo.client import KazooClient
+from kazoo.exceptions import NodeExistsError
 
 from tidemark.errors import CommitFailed, CommitStateUnknown
 from tidemark.ledger import paths
@@ -19,7 +20,7 @@ from tidemark.ledger.records import (
     Timeline,
     TimelinesVersion,
 )
-from tidemark.ledger.zookeeper import Transaction, Versioned, children, ensure, read, remove
+from tidemark.ledger.zookeeper import Transaction, Versioned, ask, children, ensure, read, remove
 from tidemark.names import Hour, valid_stream
 
 
@@ -34,7 +35,7 @@ class StreamLedger:
         ensure(self.client, paths.positions(self.stream), Positions())
         ensure(self.client, paths.lease(self.stream), LeaseRecord())
         for folder in (paths.epochs, paths.shifts, paths.hours, paths.days, paths.open_days):
-            self.client.ensure_path(folder(self.stream))
+            ask(self.client.ensure_path_async, folder(self.stream))
         ensure(self.client, paths.head(self.stream), Head())
 
     def exists(self) -> bool:
@@ -95,7 +96,9 @@ class StreamLedger:
     def asking_for_lease(self, worker: str) -> Iterator[None]:
         """Ask the job that holds the lease to give it up when its shift is finished; the question dies with us."""
         path = f"{paths.wanted(self.stream)}/{worker}"
-        self.client.create(path, ephemeral=True, makepath=True)
+        with suppress(NodeExistsError):
+            # Asked twice when the answer was lost.
+            ask(self.client.create_async, path, ephemeral=True, makepath=True)
         try:
             yield
         finally:
@@ -119,20 +122,18 @@ class StreamLedger:
     def put_hour(self, transaction: Transaction, hour: Hour, node: Versioned[HourRecord], value: HourRecord) -> None:
         """Add the hour's new value to the transaction; its day's folder is made at once, being no part of the state."""
         if node.version == -1:
-            self.client.ensure_path(paths.hours_of(self.stream, hour.day))
+            ask(self.client.ensure_path_async, paths.hours_of(self.stream, hour.day))
         transaction.ensure(paths.open_day(self.stream, hour.day))
         transaction.put(paths.hour(self.stream, hour), value, version=node.version)
 
-    def add_dirty(self, hour: Hour, number: int) -> None:
-        """Lines of a committed shift are to be archived again: they were lost, and are restored."""
+    def add_dirty(self, hour: Hour, number: int, is_waiting: Callable[[HourRecord], bool] = lambda _: True) -> None:
+        """Lines of a committed shift are to be archived again, if the hour's record says that they wait for it."""
         while True:
             node = self.hour(hour)
-            if number in node.value.dirty:
+            if number in node.value.dirty or not is_waiting(node.value):
                 return
-            try:
+            with suppress(CommitFailed):
                 self.save_hour("mark dirty", hour, node, replace(node.value, dirty=(*node.value.dirty, number)))
-            except CommitFailed:
-                continue
 
     def put_day(self, transaction: Transaction, day: str, node: Versioned[DayRecord], value: DayRecord) -> None:
         transaction.ensure(paths.open_day(self.stream, day))

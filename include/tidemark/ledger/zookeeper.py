@@ -105,9 +105,9 @@ def open_session(connections: Connections, *, timeout_s: float = 10.0) -> Iterat
 def _start(client: KazooClient, chroot: str, where: str, timeout_s: float) -> None:
     try:
         client.start(timeout=timeout_s + 5)
-        client.ensure_path(chroot)
+        client.ensure_path_async(chroot).get(timeout=timeout_s + 5)
         # Any password opens a session: the first node that is read tells whether it is the right one.
-        client.get(chroot)
+        client.get_async(chroot).get(timeout=timeout_s + 5)
         client.chroot = chroot
     except (NoAuthError, SessionClosedRequireSaslError):
         raise

@@ -4,11 +4,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from tidemark.config import Stream
-from tidemark.errors import DataLoss
+from tidemark.errors import DataLoss, WrongUse
 from tidemark.kafka import Offsets
 from tidemark.ledger.records import ByRecordTime, Positions, Proof, ShardPosition, ShiftRange, Timeline, Window
 from tidemark.lineage import is_free
-from tidemark.names import Interval, Shard, duration_ms
+from tidemark.names import Interval, Shard, duration_ms, isoformat
 
 SPLIT_RECORDS = 2_000_000
 """A range above this is cut into several Spark tasks."""
@@ -43,6 +43,7 @@ def plan_ranges(
     are all of the stream, the closed ones with the ends that they have now; the offsets were asked after the last
     switch + grace.
     """
+    _refuse_out_of_reach(stream, interval, positions)
     known = positions.shards
     start_ms = _stream_start(stream, interval, planned_ms, positions, offsets)
     shards = {
@@ -51,17 +52,42 @@ def plan_ranges(
         else _first_position(stream, positions, start_ms, offsets[shard], (starts or {}).get(shard))
         for shard in sorted(offsets)
     }
-    first_ms = interval.start_ms if positions.first_ms is None else min(positions.first_ms, interval.start_ms)
+    first_ms = interval.start_ms if positions.first_ms is None else min(positions.first_ms, start_ms)
     stored = replace(positions.with_shards({**known, **shards}), start_ms=start_ms, first_ms=first_ms)
     lowest = stored.lowest_watermark_ms
-    return PlannedWork(
-        positions=stored,
-        ranges=_ranges(stream, shards, offsets, timelines or {}),
-        window=Window(
-            past_ms=(start_ms if lowest is None else lowest) - duration_ms(stream.skew.past),
-            future_ms=planned_ms + duration_ms(stream.skew.future),
-        ),
+    window = Window(
+        past_ms=(start_ms if lowest is None else lowest) - duration_ms(stream.skew.past),
+        future_ms=planned_ms + duration_ms(stream.skew.future),
     )
+    return PlannedWork(
+        positions=replace(stored, past_ms=window.past_ms) if positions.start_ms is None else stored,
+        ranges=_ranges(stream, shards, offsets, timelines or {}),
+        window=window,
+    )
+
+
+def _refuse_out_of_reach(stream: Stream, interval: Interval, positions: Positions) -> None:
+    """Before all that was planned, where no plan can bring all lines any more: no hour may get ready by it."""
+    if positions.first_ms is None or interval.start_ms >= positions.first_ms:
+        return
+    subject = f"Cannot plan {stream.name}/{interval.shift}"
+    if interval.end_ms <= positions.first_ms and Shard(1, 0) not in positions.shards:
+        raise WrongUse(
+            f"{subject}: what is older than {isoformat(positions.first_ms)} lay in timeline 1, which is retired; "
+            "wanted an interval from there on"
+        )
+    past_ms = positions.first_ms if positions.past_ms is None else positions.past_ms
+    if _began_at_0(positions) and interval.start_ms < past_ms:
+        raise WrongUse(
+            f"{subject}: lines older than {isoformat(past_ms)} went to _skewed when the stream's beginning was read "
+            "(skew.past); wanted an interval from there on"
+        )
+
+
+def _began_at_0(positions: Positions) -> bool:
+    """Once timeline 1 is retired nobody knows any more where it began."""
+    shards = positions.shards
+    return Shard(1, 0) in shards and all(position.start == 0 for position in shards.values())
 
 
 def _stream_start(
@@ -70,10 +96,7 @@ def _stream_start(
     """The begin of the earliest planned interval when the stream began at offset 0 everywhere, so that nothing that
     was ever written is out of reach and runs may come in any order; else the time of the first plan, for good."""
     if positions.start_ms is not None:
-        # Once timeline 1 is retired nobody knows any more where it began.
-        shards = positions.shards
-        from_the_beginning = Shard(1, 0) in shards and all(position.start == 0 for position in shards.values())
-        return min(positions.start_ms, interval.start_ms) if from_the_beginning else positions.start_ms
+        return min(positions.start_ms, interval.start_ms) if _began_at_0(positions) else positions.start_ms
     from_the_beginning = stream.start == "earliest" and all(found.begin == 0 for found in offsets.values())
     return interval.start_ms if from_the_beginning else planned_ms
 
