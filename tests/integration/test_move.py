@@ -69,7 +69,7 @@ def test_what_is_given_up_is_a_gap_on_record_and_the_stream_goes_on_behind_it(
     (gap,) = pipeline.ledger(lambda ledger: ledger.hour(SECOND).value.gaps)
     assert (gap.shard, gap.start, gap.end) == ("0001-1", 10, 14)
     act = read_json(pipeline.storage, "_manifests/00000002-move-00000002.json")
-    assert act["positions"]["gaps"][0]["end"] == 14
+    assert act["gaps"][0]["end"] == 14
 
 
 def test_a_move_back_is_refused_with_the_word_how_to_read_again(pipeline: Pipeline, commands: Commands) -> None:

@@ -65,7 +65,7 @@ def build_manifest(stream: str, shift: Shift, results: Sequence[SplitResult], le
         shift=shift,
         timelines={f"{order:04d}": timeline for order, timeline in timelines.items()},
         positions=advanced.positions,
-        gaps=advanced.closed,
+        gaps=advanced.gaps,
         shards=shards,
         files=tuple(
             _entry(Shard.parse(result.shard), file, _is_late(file, watermarks[Shard.parse(result.shard)], since))

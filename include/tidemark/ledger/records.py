@@ -115,9 +115,10 @@ class Timeline:
 class Gap:
     """Offsets [start, end) of a shard that will never be read, and what time they may have held.
 
-    It touches the hours from the shard's watermark when it was recorded to the next one proven (`until_ms`, None until
-    then), and holds each of them until an operator has `accepted` it there, with his reason. With `file` it is what
-    that file of one hour held, which the archiver found damaged or gone: a rerun of its shift ends it, too.
+    It touches the hours from the shard's watermark when it was recorded to the time at which it was found (`until_ms`;
+    None only in old records), and holds each of them until an operator has `accepted` it there, with his reason. With
+    `file` it is what that file of one hour held, which the archiver found damaged or gone: a rerun of its shift, too,
+    ends it.
     """
 
     shard: str
@@ -181,8 +182,8 @@ class Backfill:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Positions:
     """`start_ms` is the stream's start, `first_ms` the begin of the earliest interval that was planned for it, a
-    backfill before that aside: None until the first plan. `gaps` are those that no watermark has passed yet, `held` one
-    at the most for each shard, `backfills` in the order of time, those that meet joined into one."""
+    backfill before that aside: None until the first plan. `held` is one at the most for each shard, `backfills` are in
+    the order of time, those that meet joined into one. Only old records have `gaps`, which no watermark had passed."""
 
     format: int = FORMAT
     start_ms: int | None = None
@@ -384,7 +385,10 @@ class Retirement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shift:
-    """One run's work, frozen before anything is read: files, names and bytes follow from it alone."""
+    """One run's work, frozen before anything is read: files, names and bytes follow from it alone.
+
+    `asked_ms`, where something is lost: when Kafka had told all of its offsets, by the clock that is ahead.
+    """
 
     id: str
     number: int
@@ -401,6 +405,12 @@ class Shift:
     acceptance: Acceptance | None = None
     switch: Switch | None = None
     retirement: Retirement | None = None
+    asked_ms: int | None = None
+
+    @property
+    def lost_by_ms(self) -> int:
+        """By then everything had arrived that the shift finds lost."""
+        return self.planned_ms if self.asked_ms is None else self.asked_ms
 
     @property
     def is_act(self) -> bool:

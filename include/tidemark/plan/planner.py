@@ -26,6 +26,10 @@ class PlannedWork:
     by_record_time: ByRecordTime | None = None
     timelines: Mapping[int, Timeline] = field(default_factory=dict)
 
+    @property
+    def has_lost(self) -> bool:
+        return any(found.lost_from < found.start for found in self.ranges.values())
+
 
 def plan_ranges(
     *,

@@ -201,6 +201,7 @@ class Planner:
             compression=self.stream.compression,
             ranges=Shift.columns(work.ranges),
             by_record_time=work.by_record_time,
+            asked_ms=max(self.now_ms(), self.server_ms()) if work.has_lost else None,
         )
         return frozen, replace(work, timelines=timelines)
 
