@@ -114,7 +114,7 @@ def _advance_backfill(before: Positions, shift: Shift, by_record_time: ByRecordT
             backfills[-1] = _join(backfills[-1], backfill)
         else:
             backfills.append(backfill)
-    return Advanced(positions=replace(before, backfills=tuple(backfills)), gaps=by_record_time.gaps)
+    return Advanced(positions=replace(before, backfills=tuple(backfills)), gaps=by_record_time.all_gaps)
 
 
 def _meet(earlier: Backfill, later: Backfill) -> bool:
@@ -138,3 +138,8 @@ def hours_touched(gap: Gap) -> tuple[Hour, ...]:
         return ()
     first = Hour.of(gap.since_ms).start_ms
     return tuple(Hour(start) for start in range(first, gap.until_ms, HOUR_MS))
+
+
+def touches(gap: Gap, hour: Hour) -> bool:
+    """Whether the hour is one of those; asked for many gaps."""
+    return gap.until_ms is not None and gap.since_ms < hour.end_ms and hour.start_ms < gap.until_ms

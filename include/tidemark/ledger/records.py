@@ -119,6 +119,9 @@ class Gap:
     None only in old records), and holds each of them until an operator has `accepted` it there, with his reason. With
     `file` it is what that file of one hour held, which the archiver found damaged or gone: a rerun of its shift, too,
     ends it.
+
+    In an hour it names the number of the `shift` that recorded it, whose manifest lists it; a row that stands for
+    `more` gaps than this one, of any shard, names the last of their shifts.
     """
 
     shard: str
@@ -128,6 +131,8 @@ class Gap:
     until_ms: int | None = None
     accepted: str | None = None
     file: str | None = None
+    shift: int | None = None
+    more: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -336,11 +341,26 @@ class Window:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ByRecordTime:
     """What makes a shift a backfill: its ranges reach up to the record time `to_ms`, the last one's to the shards'
-    starts. `gaps` is what Kafka no longer had."""
+    starts. `lost`, by partition, is what Kafka no longer had, with the times that it may have held; old records have
+    it as `gaps`."""
 
     to_ms: int
     append_time: bool
-    gaps: tuple[Gap, ...]
+    lost: Mapping[int, tuple[int, int]] = field(default_factory=dict)
+    lost_since_ms: int = 0
+    lost_until_ms: int = 0
+    gaps: tuple[Gap, ...] = ()
+
+    @property
+    def all_gaps(self) -> tuple[Gap, ...]:
+        since_ms, until_ms = self.lost_since_ms, self.lost_until_ms
+        return (
+            *self.gaps,
+            *(
+                Gap(shard=str(Shard(1, partition)), start=start, end=end, since_ms=since_ms, until_ms=until_ms)
+                for partition, (start, end) in self.lost.items()
+            ),
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
