@@ -88,7 +88,6 @@ def test_hours_are_due_held_and_freed_as_the_board_has_them(pipeline: Pipeline) 
     assert while_second_runs == {
         metrics.HELD_HOURS: 0,
         metrics.GAP_HOURS: 0,
-        metrics.PENDING_GAPS: 0,
         metrics.GROWN_RECORDS: 0,
         metrics.LEASE_LOSSES: 0,
         metrics.OLDEST_OPEN_HOUR_AGE: 0,
