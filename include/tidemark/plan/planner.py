@@ -168,6 +168,19 @@ def _proof(end: int, wanted: int, found: Offsets) -> Proof:
     return Proof.END_OFFSET if found.stable >= found.end else Proof.UNSTABLE
 
 
+def check_confirmed(stream: str, positions: Positions) -> None:
+    """Raise DataLoss while a topic that was made again has a shard that no operator confirmed.
+
+    Not by offsets: the new log may begin at `next`, and where nothing was consumed there was perhaps something to read.
+    """
+    for shard, position in positions.shards.items():
+        if position.digest == UNCONFIRMED:
+            raise DataLoss(
+                f"Cannot plan {stream}/{shard}: its topic was made again, and it was not confirmed since; "
+                f"`tidemark offsets set {stream} {shard} OFFSET` does that"
+            )
+
+
 def is_replaced(stored: str | None, found: str | None, *, records_may_vanish: bool) -> bool:
     """Whether a log is another one, by the digest of the record before `next`; None: there is no such record."""
     if found is None and records_may_vanish:
