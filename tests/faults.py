@@ -87,6 +87,7 @@ CASES: Mapping[Failpoint, Case] = {
     "commit.after_moves": Case(start=Start.PENDING),
     "commit.after_blocks": Case(start=Start.PENDING),
     "commit.after_discard": Case(start=Start.PENDING),
+    "commit.after_holding": Case(start=Start.PENDING),
     "commit.before_transaction": Case(start=Start.PENDING),
     "recover.before_adopt": Case(start=Start.PENDING),
     "recover.after_adopt": Case(start=Start.PENDING),

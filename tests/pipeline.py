@@ -1,9 +1,11 @@
 """A stream with its topic, and the stages as a user would run them without Airflow."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TypeVar
 
+import pytest
 from pyspark.sql import SparkSession
 from tests.services import KafkaTopic, Sent, connections_of, unique
 
@@ -12,6 +14,7 @@ from tidemark.drive.archive import archive_stream
 from tidemark.drive.consume import consume_interval
 from tidemark.drive.plan import plan_interval
 from tidemark.drive.publish import publish_stream
+from tidemark.drive.services import Services
 from tidemark.environment import Connections
 from tidemark.ledger.stream import StreamLedger
 from tidemark.ledger.zookeeper import open_session
@@ -24,6 +27,16 @@ TASK = Task(name="test", attempt=1)
 
 
 Found = TypeVar("Found")
+
+
+@contextmanager
+def at(time_ms: int) -> Iterator[None]:
+    """With our clock and ZooKeeper's at this time: a gap holds hours up to the time at which it is found."""
+    with pytest.MonkeyPatch.context() as patched:
+        for stage in ("acts", "archive", "consume", "plan", "publish"):
+            patched.setattr(f"tidemark.drive.{stage}.now_ms", lambda: time_ms)
+        patched.setattr(Services, "server_ms", lambda _: time_ms)
+        yield
 
 
 def interval_of(hour: Hour) -> Interval:

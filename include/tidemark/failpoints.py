@@ -48,6 +48,7 @@ Failpoint = Literal[
     "commit.after_blocks",
     "commit.after_manifest_moved",
     "commit.after_discard",
+    "commit.after_holding",
     "commit.before_transaction",
     "commit.after_transaction",
     "recover.before_adopt",

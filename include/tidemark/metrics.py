@@ -91,13 +91,6 @@ GAP_HOURS = Metric(
     sent=Sent.EACH,
     meaning="hours whose next flag waits because of a gap that nobody accepted",
 )
-PENDING_GAPS = Metric(
-    name="pending_gaps",
-    kind=Kind.GAUGE,
-    unit="gaps",
-    sent=Sent.EACH,
-    meaning="gaps on record that no watermark has passed: the hours that they hold are not known yet",
-)
 GROWN_RECORDS = Metric(
     name="grown_records",
     kind=Kind.GAUGE,
@@ -192,7 +185,6 @@ METRICS = (
     DUE,
     HELD_HOURS,
     GAP_HOURS,
-    PENDING_GAPS,
     GROWN_RECORDS,
     LEASE_LOSSES,
     STAGE_SECONDS,

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from tests.clusters import OTHER, TwoClusters
 from tests.commands import tidemark
 from tests.faults import nodes_below
-from tests.pipeline import FIRST, Pipeline, build, expected_lines, records
+from tests.pipeline import FIRST, Pipeline, at, build, expected_lines, records
 from tests.services import Sent, connections_of, visible_lines, walk
 
 from tidemark.drive.acts import accept_hour, look_at_switch, move_shard, retire, switch_timeline
@@ -94,7 +94,8 @@ def go_through_everything(pipeline: Pipeline, target: Any, monkeypatch: pytest.M
     for hour in HOURS[2:4]:
         consumed = pipeline.ledger(lambda ledger: ledger.positions().value.shards[Shard(1, 0)].next)
         pipeline.topic.send(records(hour, 20, 2))
-        move_shard(stream, Shard(1, 0), consumed + 3, connections, OPERATOR)
+        with at(hour.start_ms + 60_000):
+            move_shard(stream, Shard(1, 0), consumed + 3, connections, OPERATOR)
         assert pipeline.run(hour) == []
     accept_hour(stream, HOURS[2], "nobody misses them", connections, OPERATOR)
     assert pipeline.publish() == [f"{HOURS[2]} 1"]

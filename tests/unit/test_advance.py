@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidemark.config import Stream
-from tidemark.consume.advance import advance, hours_touched
+from tidemark.consume.advance import Advanced, advance, hours_touched
 from tidemark.errors import DataLoss
 from tidemark.kafka import Offsets
 from tidemark.ledger.records import Gap, HeldEnd, Positions, Proof, ShardPosition, Shift, ShiftRange, Window
@@ -72,7 +72,7 @@ def test_a_gap_is_not_closed_by_an_end_that_was_asked_before_it() -> None:
     held = advance(positions(5), shift_of({ZERO: unstable}), {}).positions
     lost = ShiftRange(lost_from=7, start=12, end=14, proof=Proof.UNSTABLE, held_end=20)
     after = advance(held, shift_of({ZERO: lost}, SEVEN.end_ms + HOUR_MS), {})
-    assert (after.closed, after.positions.shards[ZERO].watermark_ms) == ((), SEVEN.start_ms)
+    assert after.positions.shards[ZERO].watermark_ms == SEVEN.start_ms
     assert after.positions.held == (HeldEnd(shard="0001-0", end=20, until_ms=SEVEN.end_ms + HOUR_MS),)
 
 
@@ -81,24 +81,72 @@ def test_an_empty_range_keeps_the_digest_of_the_record_before_it() -> None:
     assert advance(positions(5), shift_of({ZERO: found}), {}).positions.shards[ZERO].digest == "old"
 
 
-def test_a_gap_holds_the_hours_from_the_watermark_before_it_to_the_one_that_is_proven() -> None:
-    found = ShiftRange(lost_from=5, start=8, end=9, proof=Proof.END_OFFSET)
-    advanced = advance(positions(5), shift_of({ZERO: found}, SEVEN.end_ms + HOUR_MS), {})
-    assert advanced.closed == (
-        Gap(shard="0001-0", start=5, end=8, since_ms=SEVEN.start_ms, until_ms=SEVEN.end_ms + HOUR_MS),
-    )
-    assert [str(hour) for hour in hours_touched(advanced.closed[0])] == ["2026-11-15T07", "2026-11-15T08"]
+def test_a_gap_holds_the_hours_from_the_watermark_before_it_to_the_time_at_which_it_was_found() -> None:
+    for proof in (Proof.END_OFFSET, Proof.UNSTABLE, Proof.CUT):
+        lost = ShiftRange(lost_from=5, start=8, end=9, proof=proof)
+        shift = replace(shift_of({ZERO: lost}), planned_ms=SEVEN.end_ms + HOUR_MS + 1)
+        advanced = advance(positions(5), shift, {})
+        assert advanced.gaps == (
+            Gap(shard="0001-0", start=5, end=8, since_ms=SEVEN.start_ms, until_ms=SEVEN.end_ms + HOUR_MS + 1),
+        )
+        assert [str(hour)[-2:] for hour in hours_touched(advanced.gaps[0])] == ["07", "08", "09"]
+        assert advanced.positions.gaps == ()
+
+
+def test_a_gap_reaches_up_to_the_last_answer_of_kafka_where_that_took_longer_than_planning() -> None:
+    lost = ShiftRange(lost_from=5, start=8, end=9, proof=Proof.END_OFFSET)
+    (gap,) = advance(positions(5), replace(shift_of({ZERO: lost}), asked_ms=SEVEN.end_ms + 1), {}).gaps
+    assert gap.until_ms == SEVEN.end_ms + 1
+
+
+def test_a_gap_that_an_old_record_left_open_ends_at_the_next_shift() -> None:
+    waiting = Gap(shard="0001-0", start=2, end=5, since_ms=SEVEN.start_ms)
+    before = replace(positions(5), gaps=(waiting,))
+    found = ShiftRange(lost_from=5, start=5, end=5, proof=Proof.UNSTABLE)
+    advanced = advance(before, shift_of({ZERO: found}), {})
+    assert advanced.gaps == (replace(waiting, until_ms=SEVEN.end_ms),)
     assert advanced.positions.gaps == ()
 
 
-def test_a_gap_stays_open_until_a_watermark_is_proven_beyond_it() -> None:
-    lost = ShiftRange(lost_from=5, start=8, end=9, proof=Proof.UNSTABLE)
-    first = advance(positions(5), shift_of({ZERO: lost}), {})
-    assert first.closed == ()
-    assert first.positions.gaps == (Gap(shard="0001-0", start=5, end=8, since_ms=SEVEN.start_ms),)
-    proven = ShiftRange(lost_from=9, start=9, end=9, proof=Proof.END_OFFSET)
-    second = advance(first.positions, shift_of({ZERO: proven}), {})
-    assert [gap.until_ms for gap in second.closed] == [SEVEN.end_ms]
+def consume(before: Positions, hour: Hour, planned_ms: int, offsets: Offsets, reset: str) -> Advanced:
+    """The shift of one hour, planned then and committed."""
+    settings = {"name": "s", "cluster": "c", "topic": "t", "root": "hdfs:///s", "owner": "o", "offset_reset": reset}
+    work = plan_ranges(
+        stream=Stream.model_validate(settings),
+        interval=Interval(hour.start_ms, hour.end_ms),
+        planned_ms=planned_ms,
+        positions=before,
+        offsets={ZERO: offsets},
+    )
+    shift = replace(shift_of(dict(work.ranges), hour.end_ms), planned_ms=planned_ms)
+    return advance(work.positions, shift, {})
+
+
+def held_by(gaps: tuple[Gap, ...]) -> list[str]:
+    return [str(hour) for gap in gaps for hour in hours_touched(gap)]
+
+
+def test_what_latest_skips_holds_the_hour_in_which_it_was_skipped() -> None:
+    eight = Hour(SEVEN.end_ms)
+    first = consume(Positions(), SEVEN, SEVEN.end_ms + 300_000, Offsets(begin=0, stable=100, end=100), "latest")
+    # The offsets from 100 on had expired at 09:40, and with them all up to 1000 is skipped.
+    skipped = consume(
+        first.positions, eight, eight.end_ms + 2_400_000, Offsets(begin=150, stable=1000, end=1000), "latest"
+    )
+    assert held_by(skipped.gaps) == ["2026-11-15T08", "2026-11-15T09"]
+
+
+def test_a_gap_of_a_stream_that_was_down_holds_every_hour_that_its_old_runs_prove_later() -> None:
+    now_ms = SEVEN.start_ms + 30 * HOUR_MS
+    first = consume(Positions(), SEVEN, SEVEN.end_ms + 300_000, Offsets(begin=0, stable=100, end=100), "earliest")
+    offsets = Offsets(begin=500, stable=1000, end=1000)
+    after = consume(first.positions, Hour(SEVEN.end_ms), now_ms, offsets, "earliest")
+    held = held_by(after.gaps)
+    later = [Hour(SEVEN.start_ms + n * HOUR_MS) for n in range(2, 30)]
+    for hour in later:
+        after = consume(after.positions, hour, now_ms, offsets, "earliest")
+        assert after.gaps == ()
+        assert str(hour) in held
 
 
 @given(st.dictionaries(st.integers(0, 20).map(lambda p: Shard(1, p)), st.integers(0, 1000)), st.integers(1, 5000))

@@ -88,7 +88,7 @@ class World:
         advanced = advance(self.positions, shift, {})
         assert advanced.positions.shards == self.positions.shards
         self.positions = advanced.positions
-        self.gaps += advanced.closed
+        self.gaps += advanced.gaps
         found = {shard: list(range(row.start, row.end)) for shard, row in work.ranges.items()}
         for shard, offsets in found.items():
             self.read[shard] += offsets

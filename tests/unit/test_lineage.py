@@ -172,7 +172,7 @@ def test_a_retired_timeline_leaves_the_positions_and_what_was_left_of_it_is_a_ga
     act = replace(shift_of(work, SEVEN.end_ms), retirement=Retirement(timeline=1, abandoned=True))
     after = advance(before, act, {})
     assert list(after.positions.shards) == [Shard(2, 0)]
-    (gap,) = after.closed
+    (gap,) = after.gaps
     assert (gap.shard, gap.start, gap.end) == ("0001-1", 4, 7)
     assert (gap.since_ms, gap.until_ms) == (SEVEN.start_ms, SEVEN.end_ms)
 

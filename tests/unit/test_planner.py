@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 from tidemark.config import Stream
 from tidemark.errors import DataLoss, WrongUse
 from tidemark.kafka import Offsets
-from tidemark.ledger.records import Backfill, Positions, Proof, ShardPosition
+from tidemark.ledger.records import Backfill, HeldEnd, Positions, Proof, ShardPosition
 from tidemark.names import HOUR_MS, Hour, Interval, Shard
-from tidemark.plan.planner import UNCONFIRMED, PlannedWork, is_replaced, plan_ranges, split_points
+from tidemark.plan.move import _without_digests
+from tidemark.plan.planner import UNCONFIRMED, PlannedWork, check_confirmed, is_replaced, plan_ranges, split_points
 
 STREAM = Stream(name="clicks", cluster="main", topic="clicks", root="hdfs:///clicks", owner="web")
 SEVEN = Hour.parse("2026-11-15T07")
@@ -201,3 +202,21 @@ def test_a_log_is_known_by_the_record_before_next_unless_compaction_took_it(
     stored: str | None, found: str | None, records_may_vanish: bool, wanted: bool
 ) -> None:
     assert is_replaced(stored, found, records_may_vanish=records_may_vanish) is wanted
+
+
+def test_a_topic_that_was_made_again_leaves_nothing_of_the_old_logs_of_its_other_shards() -> None:
+    one, elsewhere = Shard(1, 1), Shard(2, 0)
+    # Nothing was consumed of the second shard: below a transaction that was open there may have been records.
+    rows = {ZERO: ("ab", 5), one: (None, 0), elsewhere: ("cd", 7)}
+    known = {
+        shard: ShardPosition(start=0, next=reached, watermark_ms=SEVEN.start_ms, digest=digest)
+        for shard, (digest, reached) in rows.items()
+    }
+    held = tuple(HeldEnd(shard=str(shard), end=9, until_ms=SEVEN.end_ms) for shard in known)
+    before = Positions(start_ms=0, first_ms=0, held=held).with_shards(known)
+    after = _without_digests(before, ZERO)
+    assert {shard: row.digest for shard, row in after.shards.items()} == {ZERO: "ab", one: UNCONFIRMED, elsewhere: "cd"}
+    assert [found.shard for found in after.held] == ["0002-0"]
+    check_confirmed("clicks", before)
+    with pytest.raises(DataLoss, match="clicks/0001-1: its topic was made again, and it was not confirmed since"):
+        check_confirmed("clicks", after)

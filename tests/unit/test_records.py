@@ -1,3 +1,6 @@
+import json
+from dataclasses import asdict
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -5,6 +8,8 @@ from pydantic import ValidationError
 
 from tidemark.ledger.records import (
     Backfill,
+    ByRecordTime,
+    Gap,
     Head,
     Positions,
     Proof,
@@ -96,6 +101,20 @@ def test_5000_partitions_fit_into_a_node() -> None:
     backfill = Backfill(from_ms=10**12, to_ms=10**12, append_time=False, begin=edges, end=edges)
     backfills = (backfill,) * (MOST_EDGES // len(shards))
     assert len(dump(Positions(start_ms=0, backfills=backfills).with_shards(shards))) + len(planned) < 1_000_000
+
+
+def test_a_backfill_that_lost_something_of_5000_partitions_fits_into_a_node() -> None:
+    lost = dict.fromkeys(range(5000), (10**12, 10**12 + 5))
+    found = ByRecordTime(to_ms=9, append_time=False, lost=lost, lost_since_ms=10**12, lost_until_ms=10**12 + 1)
+    assert len(dump(found)) < 200_000
+    assert len(found.all_gaps) == 5000
+    assert parse(ByRecordTime, dump(found)) == found
+
+
+def test_gaps_of_a_backfill_of_before_are_read() -> None:
+    gap = Gap(shard="0001-3", start=1, end=2, since_ms=3, until_ms=4)
+    before = {"to_ms": 9, "append_time": False, "gaps": [asdict(gap)]}
+    assert parse(ByRecordTime, json.dumps(before).encode()).all_gaps == (gap,)
 
 
 def test_every_node_names_its_format() -> None:

@@ -85,7 +85,10 @@ def accept(
     with open_session(connection_from_environment) as client:
         gaps = [gap for gap in StreamLedger(client, stream).hour(wanted).value.gaps if gap.accepted is None]
     for gap in gaps:
-        typer.echo(f"{stream}/{wanted} is published without offsets [{gap.start}, {gap.end}) of shard {gap.shard}.")
+        others = f", and {gap.more} further gaps" if gap.more else ""
+        typer.echo(
+            f"{stream}/{wanted} is published without offsets [{gap.start}, {gap.end}) of shard {gap.shard}{others}."
+        )
     if gaps:
         confirm(f"Accept {stream}/{wanted}?", yes=yes)
     task = Task(name=f"tidemark flags accept {stream} {wanted}", attempt=1)

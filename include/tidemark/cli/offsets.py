@@ -91,7 +91,7 @@ def _announce(stream: str, outlook: "Outlook") -> None:
         typer.echo("Its topic was deleted and made again: the new one is taken, every shard has to be confirmed.")
     typer.echo(
         f"Given up: {len(given_up)} offsets, {kept} of them still in Kafka. They become a gap, which holds the hours "
-        f"from {isoformat(position.watermark_ms)} to the next one that is proven."
+        f"from {isoformat(position.watermark_ms)} until now."
     )
 
 

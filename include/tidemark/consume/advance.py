@@ -1,6 +1,6 @@
 """What a committed shift does to the positions: values in, values out."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from tidemark.ledger.records import (
@@ -11,6 +11,7 @@ from tidemark.ledger.records import (
     Positions,
     Proof,
     Retirement,
+    ShardPosition,
     Shift,
     ShiftRange,
 )
@@ -19,10 +20,10 @@ from tidemark.names import HOUR_MS, Hour, Shard
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Advanced:
-    """The positions after a shift, and the gaps that its proofs have closed: these hold their hours."""
+    """The positions after a shift, and the gaps that it puts on record: these hold their hours."""
 
     positions: Positions
-    closed: tuple[Gap, ...]
+    gaps: tuple[Gap, ...]
 
 
 def advance(before: Positions, shift: Shift, digests: Mapping[Shard, str | None]) -> Advanced:
@@ -32,7 +33,7 @@ def advance(before: Positions, shift: Shift, digests: Mapping[Shard, str | None]
     if shift.retirement:
         return _retire(before, shift, shift.retirement)
     shards = before.shards
-    gaps = list(before.gaps)
+    gaps: list[Gap] = []
     held = {Shard.parse(found.shard): found for found in before.held}
     if shift.move:
         digests = {Shard.parse(shift.move.shard): shift.move.digest}
@@ -40,8 +41,8 @@ def advance(before: Positions, shift: Shift, digests: Mapping[Shard, str | None]
         position = shards[shard]
         is_moved = shift.move is not None and shift.move.shard == str(shard)
         if found.lost_from < found.start or is_moved:
-            gaps.append(Gap(shard=str(shard), start=found.lost_from, end=found.start, since_ms=position.watermark_ms))
-            # What is lost may have arrived behind that end: the next one closes the gap.
+            gaps.append(_gap(shard, position, found, shift))
+            # What is lost may have arrived behind that end.
             held.pop(shard, None)
         proven_ms = _proven_ms(found, shift, held.get(shard))
         shards[shard] = replace(
@@ -55,14 +56,20 @@ def advance(before: Positions, shift: Shift, digests: Mapping[Shard, str | None]
             held.pop(shard, None)
         if found.held_end is not None:
             held.setdefault(shard, HeldEnd(shard=str(shard), end=found.held_end, until_ms=shift.end_ms))
-    closed = tuple(
-        replace(gap, until_ms=shards[Shard.parse(gap.shard)].watermark_ms)
-        for gap in gaps
-        if shards[Shard.parse(gap.shard)].watermark_ms > gap.since_ms
-    )
-    still_open = tuple(gap for gap in gaps if shards[Shard.parse(gap.shard)].watermark_ms <= gap.since_ms)
-    moved = replace(before.with_shards(shards), gaps=still_open, held=tuple(held[shard] for shard in sorted(held)))
-    return Advanced(positions=moved, closed=closed)
+    moved = replace(before.with_shards(shards), gaps=(), held=tuple(held[shard] for shard in sorted(held)))
+    return Advanced(positions=moved, gaps=(*_close(before.gaps, shift), *gaps))
+
+
+def _gap(shard: Shard, position: ShardPosition, found: ShiftRange, shift: Shift) -> Gap:
+    """What is lost had arrived when its loss was found, which may be long after the hour that the shift proves."""
+    since_ms = position.watermark_ms
+    until_ms = max(since_ms, shift.lost_by_ms)
+    return Gap(shard=str(shard), start=found.lost_from, end=found.start, since_ms=since_ms, until_ms=until_ms)
+
+
+def _close(gaps: Iterable[Gap], shift: Shift) -> tuple[Gap, ...]:
+    """Records of before November 2026 have gaps that wait for a watermark; they are older than this shift."""
+    return tuple(replace(gap, until_ms=max(gap.since_ms, shift.lost_by_ms)) for gap in gaps)
 
 
 def _proven_ms(found: ShiftRange, shift: Shift, held: HeldEnd | None) -> int | None:
@@ -76,25 +83,18 @@ def _retire(before: Positions, shift: Shift, retirement: Retirement) -> Advanced
     """The timeline's shards leave the positions; what was not completed is a gap up to the time of the act."""
     leaving = {shard: position for shard, position in before.shards.items() if shard.timeline == retirement.timeline}
     lost = (
-        Gap(
-            shard=str(shard),
-            start=position.next,
-            end=shift.shards[shard].end,
-            since_ms=position.watermark_ms,
-            until_ms=shift.planned_ms,
-        )
+        _gap(shard, position, shift.shards[shard], shift)
         for shard, position in leaving.items()
         if not position.completed
     )
-    waiting = [gap for gap in before.gaps if Shard.parse(gap.shard) in leaving]
     kept = {shard: position for shard, position in before.shards.items() if shard not in leaving}
     return Advanced(
         positions=replace(
             before.with_shards(kept),
-            gaps=tuple(gap for gap in before.gaps if gap not in waiting),
+            gaps=(),
             held=tuple(found for found in before.held if Shard.parse(found.shard) in kept),
         ),
-        closed=(*(replace(gap, until_ms=shift.planned_ms) for gap in waiting), *lost),
+        gaps=(*_close(before.gaps, shift), *lost),
     )
 
 
@@ -114,7 +114,7 @@ def _advance_backfill(before: Positions, shift: Shift, by_record_time: ByRecordT
             backfills[-1] = _join(backfills[-1], backfill)
         else:
             backfills.append(backfill)
-    return Advanced(positions=replace(before, backfills=tuple(backfills)), closed=by_record_time.gaps)
+    return Advanced(positions=replace(before, backfills=tuple(backfills)), gaps=by_record_time.all_gaps)
 
 
 def _meet(earlier: Backfill, later: Backfill) -> bool:
@@ -133,8 +133,13 @@ def _join(earlier: Backfill, later: Backfill) -> Backfill:
 
 
 def hours_touched(gap: Gap) -> tuple[Hour, ...]:
-    """Every hour that lies, at least in part, between the watermark before the gap and the one that closed it."""
+    """Every hour that lies, at least in part, between the watermark before the gap and the time it was found."""
     if gap.until_ms is None:
         return ()
     first = Hour.of(gap.since_ms).start_ms
     return tuple(Hour(start) for start in range(first, gap.until_ms, HOUR_MS))
+
+
+def touches(gap: Gap, hour: Hour) -> bool:
+    """Whether the hour is one of those; asked for many gaps."""
+    return gap.until_ms is not None and gap.since_ms < hour.end_ms and hour.start_ms < gap.until_ms

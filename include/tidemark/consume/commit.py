@@ -5,13 +5,14 @@ from the moment the manifest has its final name the shift only rolls forward.
 """
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from tidemark import __version__, layout
 from tidemark.consume.advance import advance
 from tidemark.consume.results import SplitResult, WrittenFile
-from tidemark.consume.touch import hours_of, touch
+from tidemark.consume.touch import hours_changed, hours_only_held, touch
 from tidemark.errors import AlreadyExists, CommitFailed, CommitStateUnknown, DataLoss, NotFound, WrongUse
 from tidemark.failpoints import reach
 from tidemark.ledger import paths
@@ -32,6 +33,9 @@ from tidemark.manifest import (
 from tidemark.names import Hour, Shard
 from tidemark.storage import Storage, digest_of
 from tidemark.work import discard_epochs, epochs_below
+
+HOURS_AT_ONCE = 50
+"""So many hours that only get a gap are one transaction."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +78,7 @@ def build_manifest(stream: str, shift: Shift, results: Sequence[SplitResult], le
         shift=shift,
         timelines={f"{order:04d}": timeline for order, timeline in timelines.items()},
         positions=advanced.positions,
-        gaps=advanced.closed,
+        gaps=advanced.gaps,
         shards=shards,
         files=tuple(
             _entry(Shard.parse(result.shard), file, _is_late(file, watermarks[Shard.parse(result.shard)], since))
@@ -312,20 +316,43 @@ class Committer:
             raise
 
     def _commit_ledger(self, manifest: Manifest, path: str) -> None:
-        """Archive and publish may touch the same hours: then read again. A lost epoch ends it as Fenced.
+        """The manifest has its final name, so what lies below `_tmp` is needed no more; deleted after the transaction
+        it would stay for ever when the driver dies in between.
 
-        The manifest has its final name, so what lies below `_tmp` is needed no more; deleted after the transaction it
-        would stay for ever when the driver dies in between.
+        Hours that only get a gap are written before the transaction, which they could make too large: nothing that the
+        gap spoils can be ready before.
         """
         self.discard_work()
         reach("commit.after_discard")
+        held = hours_only_held(manifest)
+        for first in range(0, len(held), HOURS_AT_ONCE):
+            self._persist(partial(self._hold_once, held[first : first + HOURS_AT_ONCE], manifest))
+        reach("commit.after_holding")
+        self._persist(partial(self._commit_once, manifest, path))
+        reach("commit.after_transaction")
+
+    def _persist(self, commit_once: Callable[[], None]) -> None:
+        """Archive and publish may touch the same hours: then read again. A lost epoch ends it as Fenced."""
         while True:
             try:
-                self._commit_once(manifest, path)
-                break
+                return commit_once()
             except CommitFailed:
                 self.lease.confirm()
-        reach("commit.after_transaction")
+
+    def _hold_once(self, hours: Sequence[Hour], manifest: Manifest) -> None:
+        transaction = self.ledger.begin(f"hold hours of {self.shift.id}")
+        self.lease.check_in(transaction)
+        for hour in hours:
+            found = self.ledger.hour(hour)
+            held = touch(found.value, hour, manifest)
+            if held != found.value:
+                self.ledger.put_hour(transaction, hour, found, held)
+        try:
+            transaction.commit()
+        except CommitStateUnknown:
+            found_now = {hour: self.ledger.hour(hour).value for hour in hours}
+            if any(touch(record, hour, manifest) != record for hour, record in found_now.items()):
+                raise
 
     def _commit_once(self, manifest: Manifest, path: str) -> None:
         node = self._node()
@@ -353,7 +380,7 @@ class Committer:
                 raise
 
     def _touch_hours(self, manifest: Manifest, transaction: Transaction) -> None:
-        for hour in hours_of(manifest):
+        for hour in hours_changed(manifest):
             found = self.ledger.hour(hour)
             self.ledger.put_hour(transaction, hour, found, touch(found.value, hour, manifest))
 

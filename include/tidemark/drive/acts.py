@@ -38,7 +38,7 @@ def move_shard(stream: Stream, shard: Shard, offset: int, connections: Connectio
 
     def freeze(around: Services, lease: StreamLease) -> Shift:
         mover = _mover(stream, around.ledger, connections)
-        return mover.freeze(mover.look(shard, offset), lease, now_ms())
+        return mover.freeze(mover.look(shard, offset), lease, max(now_ms(), around.server_ms()))
 
     return _commit_act(stream, connections, task, freeze)
 

@@ -30,13 +30,11 @@ def measure_standing(client: KazooClient, stream: Stream, connections: Connectio
 
     Without an open shard there is no lag in time; without an hour that is not ready, none that is due.
     """
-    positions = StreamLedger(client, stream.name).positions().value
     calendar = unfinished_calendar(client, stream, connections, now_ms)
     lease, oldest = view_lease(client, stream.name), calendar.oldest_open
     figures: dict[metrics.Metric, float] = {
         metrics.HELD_HOURS: len(calendar.held()),
         metrics.GAP_HOURS: calendar.held_by_gaps(),
-        metrics.PENDING_GAPS: len(positions.gaps),
         metrics.GROWN_RECORDS: sum(
             shard.grown for timeline in view_timelines(client, stream.name) for shard in timeline.shards
         ),

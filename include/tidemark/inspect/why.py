@@ -129,7 +129,8 @@ def _proof(flag: dict[str, Any]) -> Iterator[str]:
     for shard, row in flag["shards"].items():
         yield f"  shard {shard}: {row['proof']}, watermark {row['watermark']}, next {row['next']}"
     for gap in flag["gaps"]:
-        yield f"  gap [{gap['start']}, {gap['end']}) of shard {gap['shard']}, accepted: {gap['accepted']}"
+        others = f" and {gap['more']} further gaps" if "more" in gap else ""
+        yield f"  gap [{gap['start']}, {gap['end']}) of shard {gap['shard']}{others}, accepted: {gap['accepted']}"
 
 
 def _notes(

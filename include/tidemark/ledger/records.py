@@ -115,9 +115,13 @@ class Timeline:
 class Gap:
     """Offsets [start, end) of a shard that will never be read, and what time they may have held.
 
-    It touches the hours from the shard's watermark when it was recorded to the next one proven (`until_ms`, None until
-    then), and holds each of them until an operator has `accepted` it there, with his reason. With `file` it is what
-    that file of one hour held, which the archiver found damaged or gone: a rerun of its shift ends it, too.
+    It touches the hours from the shard's watermark when it was recorded to the time at which it was found (`until_ms`;
+    None only in old records), and holds each of them until an operator has `accepted` it there, with his reason. With
+    `file` it is what that file of one hour held, which the archiver found damaged or gone: a rerun of its shift, too,
+    ends it.
+
+    In an hour it names the number of the `shift` that recorded it, whose manifest lists it; a row that stands for
+    `more` gaps than this one, of any shard, names the last of their shifts.
     """
 
     shard: str
@@ -127,6 +131,8 @@ class Gap:
     until_ms: int | None = None
     accepted: str | None = None
     file: str | None = None
+    shift: int | None = None
+    more: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,8 +188,8 @@ class Backfill:
 class Positions:
     """`start_ms` is the stream's start, `first_ms` the begin of the earliest interval that was planned for it, a
     backfill before that aside: None until the first plan. `past_ms`: lines that are older went to `_skewed` when the
-    stream's beginning was read. `gaps` are those that no watermark has passed yet, `held` one
-    at the most for each shard, `backfills` in the order of time, those that meet joined into one."""
+    stream's beginning was read. `held` is one at the most for each shard, `backfills` are in the order of time, those
+    that meet joined into one. Only old records have `gaps`, which no watermark had passed."""
 
     format: int = FORMAT
     start_ms: int | None = None
@@ -337,11 +343,26 @@ class Window:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ByRecordTime:
     """What makes a shift a backfill: its ranges reach up to the record time `to_ms`, the last one's to the shards'
-    starts. `gaps` is what Kafka no longer had."""
+    starts. `lost`, by partition, is what Kafka no longer had, with the times that it may have held; old records have
+    it as `gaps`."""
 
     to_ms: int
     append_time: bool
-    gaps: tuple[Gap, ...]
+    lost: Mapping[int, tuple[int, int]] = field(default_factory=dict)
+    lost_since_ms: int = 0
+    lost_until_ms: int = 0
+    gaps: tuple[Gap, ...] = ()
+
+    @property
+    def all_gaps(self) -> tuple[Gap, ...]:
+        since_ms, until_ms = self.lost_since_ms, self.lost_until_ms
+        return (
+            *self.gaps,
+            *(
+                Gap(shard=str(Shard(1, partition)), start=start, end=end, since_ms=since_ms, until_ms=until_ms)
+                for partition, (start, end) in self.lost.items()
+            ),
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -386,7 +407,10 @@ class Retirement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shift:
-    """One run's work, frozen before anything is read: files, names and bytes follow from it alone."""
+    """One run's work, frozen before anything is read: files, names and bytes follow from it alone.
+
+    `asked_ms`, where something is lost: when Kafka had told all of its offsets, by the clock that is ahead.
+    """
 
     id: str
     number: int
@@ -403,6 +427,12 @@ class Shift:
     acceptance: Acceptance | None = None
     switch: Switch | None = None
     retirement: Retirement | None = None
+    asked_ms: int | None = None
+
+    @property
+    def lost_by_ms(self) -> int:
+        """By then everything had arrived that the shift finds lost."""
+        return self.planned_ms if self.asked_ms is None else self.asked_ms
 
     @property
     def is_act(self) -> bool:

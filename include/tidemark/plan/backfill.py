@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from tidemark.config import Stream
 from tidemark.errors import DataLoss, WrongUse
 from tidemark.kafka import Offsets
-from tidemark.ledger.records import Backfill, ByRecordTime, Gap, Positions, Proof, ShiftRange, Window
+from tidemark.ledger.records import Backfill, ByRecordTime, Positions, Proof, ShiftRange, Window
 from tidemark.names import Interval, Shard, duration_ms
 from tidemark.plan.planner import SPLIT_RECORDS, PlannedWork, split_points
 
@@ -52,7 +52,7 @@ def plan_backfill(
             f"partitions do not meet, wanted at most {MOST_EDGES // len(shards) - 1}; backfill what lies between first"
         )
     ranges: dict[Shard, ShiftRange] = {}
-    gaps: list[Gap] = []
+    lost: dict[int, tuple[int, int]] = {}
     for shard, position in shards.items():
         kept = offsets[shard].begin
         floor, low, high = place.edges(shard, position.start, begins[shard], ends[shard])
@@ -62,8 +62,7 @@ def plan_backfill(
                     f"Cannot backfill {stream.name}/{shard} for {interval}: Kafka begins at {kept}, and what it no "
                     "longer has may belong there (offset_reset: fail)"
                 )
-            since_ms, until_ms = _touched(interval, positions, append_time)
-            gaps.append(Gap(shard=str(shard), start=floor, end=kept, since_ms=since_ms, until_ms=until_ms))
+            lost[shard.partition] = floor, kept
         start = min(max(low, kept), high)
         ranges[shard] = ShiftRange(
             lost_from=start,
@@ -72,6 +71,7 @@ def plan_backfill(
             points=split_points(start, high, SPLIT_RECORDS),
             proof=Proof.RECORD_TIME,
         )
+    since_ms, until_ms = _touched(interval, positions, append_time)
     return PlannedWork(
         positions=positions,
         ranges=ranges,
@@ -79,7 +79,13 @@ def plan_backfill(
             past_ms=interval.start_ms - duration_ms(stream.skew.past),
             future_ms=positions.start_ms + duration_ms(stream.skew.future),
         ),
-        by_record_time=ByRecordTime(to_ms=place.to_ms, append_time=append_time, gaps=tuple(gaps)),
+        by_record_time=ByRecordTime(
+            to_ms=place.to_ms,
+            append_time=append_time,
+            lost=lost,
+            lost_since_ms=since_ms,
+            lost_until_ms=until_ms,
+        ),
     )
 
 

@@ -118,11 +118,11 @@ def _digest_before(kafka: KafkaCluster, topic: Topic, shard: Shard, offset: int,
 
 
 def _without_digests(positions: Positions, confirmed: Shard) -> Positions:
-    return positions.with_shards(
-        {
-            shard: replace(position, digest=UNCONFIRMED)
-            if position.next and shard.timeline == confirmed.timeline and shard != confirmed
-            else position
-            for shard, position in positions.shards.items()
-        }
-    )
+    """What is known of the other shards' old logs says nothing of the new ones: neither digests nor ends."""
+    others = {
+        shard: replace(position, digest=UNCONFIRMED)
+        for shard, position in positions.shards.items()
+        if shard.timeline == confirmed.timeline and shard != confirmed
+    }
+    held = tuple(found for found in positions.held if Shard.parse(found.shard).timeline != confirmed.timeline)
+    return replace(positions.with_shards({**positions.shards, **others}), held=held)

@@ -26,6 +26,10 @@ class PlannedWork:
     by_record_time: ByRecordTime | None = None
     timelines: Mapping[int, Timeline] = field(default_factory=dict)
 
+    @property
+    def has_lost(self) -> bool:
+        return any(found.lost_from < found.start for found in self.ranges.values())
+
 
 def plan_ranges(
     *,
@@ -185,6 +189,19 @@ def _proof(end: int, wanted: int, found: Offsets) -> Proof:
     if end < wanted:
         return Proof.CUT
     return Proof.END_OFFSET if found.stable >= found.end else Proof.UNSTABLE
+
+
+def check_confirmed(stream: str, positions: Positions) -> None:
+    """Raise DataLoss while a topic that was made again has a shard that no operator confirmed.
+
+    Not by offsets: the new log may begin at `next`, and where nothing was consumed there was perhaps something to read.
+    """
+    for shard, position in positions.shards.items():
+        if position.digest == UNCONFIRMED:
+            raise DataLoss(
+                f"Cannot plan {stream}/{shard}: its topic was made again, and it was not confirmed since; "
+                f"`tidemark offsets set {stream} {shard} OFFSET` does that"
+            )
 
 
 def is_replaced(stored: str | None, found: str | None, *, records_may_vanish: bool) -> bool:

@@ -27,7 +27,7 @@ from tidemark.logs import logger
 from tidemark.names import Interval, Shard, duration_ms, isoformat, milliseconds
 from tidemark.plan.backfill import TIMELINE as BACKFILLED
 from tidemark.plan.backfill import is_backfill, plan_backfill
-from tidemark.plan.planner import PlannedWork, is_replaced, plan_ranges
+from tidemark.plan.planner import PlannedWork, check_confirmed, is_replaced, plan_ranges
 
 Found = TypeVar("Found")
 
@@ -172,6 +172,7 @@ class Planner:
         self, basis: _Basis, interval: Interval, shift: str, number: int, planned_ms: int
     ) -> tuple[Shift, PlannedWork]:
         positions = basis.positions.value
+        check_confirmed(self.stream.name, positions)
         patience_s = self.stream.grace.total_seconds()
         found = [source.offsets(patience_s=patience_s) for source in basis.sources.values()]
         offsets = {shard: row for rows in found for shard, row in rows.items()}
@@ -201,6 +202,7 @@ class Planner:
             compression=self.stream.compression,
             ranges=Shift.columns(work.ranges),
             by_record_time=work.by_record_time,
+            asked_ms=max(self.now_ms(), self.server_ms()) if work.has_lost else None,
         )
         return frozen, replace(work, timelines=timelines)
 

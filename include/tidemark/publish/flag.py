@@ -126,8 +126,8 @@ def _count(manifests: Iterable[Manifest], new: Sequence[IndexRecord], counted: s
 
 
 def _gap(gap: Gap) -> dict[str, Any]:
-    """`file` only where the gap is one: of most gaps Kafka lost the records."""
-    return {name: value for name, value in asdict(gap).items() if name != "file" or value is not None}
+    """`file` only where the gap is one, `more` only where it stands for others: most are one range that Kafka lost."""
+    return {name: value for name, value in asdict(gap).items() if name not in ("file", "shift", "more") or value}
 
 
 def _files(index: Iterable[IndexRecord]) -> list[dict[str, Any]]:

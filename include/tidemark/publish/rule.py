@@ -107,10 +107,11 @@ def _held_by(gap: Gap) -> Reason:
         if gap.start < gap.end
         else f"the log of shard {gap.shard} was replaced, or given up, at {gap.start}"
     )
+    others = f"; {gap.more} further gaps, which the manifests up to number {gap.shift} list" if gap.more else ""
     return Reason(
         cause=Cause.GAP,
         shard=gap.shard,
-        text=f"gap: {lost}, and may have held lines of this hour",
+        text=f"gap: {lost}, and may have held lines of this hour{others}",
         remedy="`tidemark flags accept` publishes the hour with the gap written in its flag",
     )
 
