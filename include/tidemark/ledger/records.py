@@ -355,10 +355,14 @@ class Move:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Acceptance:
-    """What makes a shift an operator's act: it reads and moves nothing, the gaps of one hour hold it no longer."""
+    """What makes a shift an operator's act: it reads and moves nothing, the gaps of one hour hold it no longer.
+
+    `files`: those gaps that are a file's, which no manifest tells of.
+    """
 
     hour: str
     reason: str
+    files: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

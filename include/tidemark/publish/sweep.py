@@ -282,7 +282,9 @@ def _span(positions: Positions, until_ms: int | None) -> range:
 
 
 def _has_work(record: HourRecord) -> bool:
-    return _wants_flag(record) or bool(record.dirty or record.archiving or record.unannounced)
+    """A file that was given up may be restored at any time: the archiver looks for it."""
+    is_waited_for = any(gap.file for gap in record.gaps)
+    return _wants_flag(record) or is_waited_for or bool(record.dirty or record.archiving or record.unannounced)
 
 
 def _empty_hours(day: DayRecord, hours: Sequence[HourRecord]) -> tuple[int, ...] | None:
