@@ -1,6 +1,7 @@
 """The DAGs of each stream of include/config/streams.yaml.
 
-`ingest_<stream>` does the work: plan >> consume >> archive >> publish >> announce, every hour or as the stream asks.
+`ingest_<stream>` does the work: plan >> consume >> archive >> publish >> announce, every hour or as the stream asks,
+and `complete` fails a run that could not publish all that is ready.
 `ready_<stream>` only waits, without a slot: its grid in the UI shows which hours and days are ready. `retain_<stream>`
 removes old days of a stream that has a `retain`.
 """
@@ -17,6 +18,7 @@ from tidemark_airflow.assets import assets_of
 from tidemark_airflow.operators import (
     AnnounceOperator,
     ArchiveOperator,
+    CompleteOperator,
     ConsumeOperator,
     ListOldDaysOperator,
     PlanOperator,
@@ -60,7 +62,8 @@ def build_ingest(dag_id: str, stream: Stream) -> DAG:
         announce = AnnounceOperator.partial(
             task_id="announce", stream=stream.name, outlets=assets_of(stream.name), max_active_tis_per_dag=1
         ).expand(flags=publish.output)
-        plan >> consume >> archive >> publish >> announce
+        complete = CompleteOperator(task_id="complete", published_by="publish")
+        plan >> consume >> archive >> publish >> [announce, complete]
     return dag
 
 

@@ -105,6 +105,11 @@ def work_of_flag(subject: str, revision: int) -> str:
     return f"_tmp/flag-{subject}-{revision:04d}"
 
 
+def is_work_of_day(path: str, day: str) -> bool:
+    """Archives and flags of its hours, and its own flags."""
+    return path.startswith((f"{WORK}/archive-{day}T", f"{WORK}/flag-{day}T", f"{WORK}/flag-{day}-"))
+
+
 def hour_flag(hour: Hour, revision: int) -> str:
     return f"{hour_folder(hour)}/{_flag_name(revision)}"
 

@@ -13,6 +13,7 @@ from tidemark.boom.format import BoomBlock
 from tidemark.errors import NotFound
 from tidemark.ledger.records import Gap, Positions, Shift, Timeline, parse
 from tidemark.lineage import Cursor
+from tidemark.names import Hour
 from tidemark.storage import Storage
 
 FORMAT = 2
@@ -41,6 +42,17 @@ class ManifestFile:
     last_offset: int
     min_ms: int
     max_ms: int
+
+    def as_gap(self, hour: Hour) -> Gap:
+        """Of its hour, when the file is damaged or gone."""
+        return Gap(
+            shard=self.shard,
+            start=self.first_offset,
+            end=self.last_offset + 1,
+            since_ms=hour.start_ms,
+            until_ms=hour.end_ms,
+            file=self.path,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,7 +1,7 @@
 """Retention: whole days that are older than the stream keeps them are removed, from a list that was shown before.
 
-What is marked EXPIRED in the ledger is published, archived and waited for no more. Then the flags go, so that no reader
-starts, and the files last. A crash leaves days that the same token goes on with.
+What is marked EXPIRED in the ledger is published, archived and waited for no more. Then work under way goes, then the
+flags, so that no reader starts, and the files last. A crash leaves days that the same token goes on with.
 """
 
 import hashlib
@@ -66,6 +66,7 @@ class Retainer:
             if held and not force:
                 raise TidemarkError(f"Cannot remove {self.ledger.stream}/{day}: {held} since it was listed; --force")
             self._expire(day, leases)
+            self._delete_work(day)
             self._delete_flags(day)
             self.storage.delete(str(day), recursive=True)
             yield day
@@ -102,6 +103,12 @@ class Retainer:
         transaction = Transaction(self.ledger.client, f"expire {self.ledger.stream}/{day}")
         transaction.put(paths.day(self.ledger.stream, str(day)), expired, version=node.version)
         transaction.commit()
+
+    def _delete_work(self, day: Day) -> None:
+        """So that the renames of whoever was at work on the day find nothing, and bring nothing of it back."""
+        for status in self.storage.list(layout.WORK):
+            if layout.is_work_of_day(status.path, str(day)):
+                self.storage.delete(status.path, recursive=True)
 
     def _delete_flags(self, day: Day) -> None:
         """The day's first, then the hours'."""

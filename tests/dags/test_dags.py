@@ -31,8 +31,9 @@ def test_a_stream_goes_from_plan_to_publish(dags: Any) -> None:
         "plan": ["consume"],
         "consume": ["archive"],
         "archive": ["publish"],
-        "publish": ["announce"],
+        "publish": ["announce", "complete"],
         "announce": [],
+        "complete": [],
     }
     assert tasks["consume"]["spark"]
     assert tasks["archive"]["spark"]

@@ -15,7 +15,7 @@ from tidemark.ledger.records import DayRecord, Gap, HourRecord, HourState
 from tidemark.ledger.stream import StreamLedger
 from tidemark.ledger.zookeeper import open_session
 from tidemark.names import DAY_MS, Hour, hours_of_day
-from tidemark.publish.sweep import Publisher
+from tidemark.publish.sweep import Publisher, Sweep
 from tidemark.stack import Stack
 from tidemark.storage import open_storage
 
@@ -61,7 +61,7 @@ class Scene:
         return self.close(day)
 
     def close(self, day: str) -> DayRecord:
-        assert self.publisher.sweep() == []
+        assert self.publisher.sweep() == Sweep()
         assert self.ledger.open_days() == []
         return self.ledger.day(day).value
 

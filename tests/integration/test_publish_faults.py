@@ -1,5 +1,6 @@
 """Publishing that is killed between any two of its steps, and what a sweep looks at, on a real ZooKeeper."""
 
+import hashlib
 import json
 import subprocess
 import sys
@@ -17,14 +18,15 @@ from tests.services import KafkaTopic, connections_of, read_json, unique, walk
 from tidemark import layout
 from tidemark.config import Stream
 from tidemark.drive.consume import consume_interval
-from tidemark.drive.publish import events_to_send, publish_stream
+from tidemark.drive.publish import Unpublished, events_to_send, publish_stream
 from tidemark.drive.services import now_ms
-from tidemark.errors import CommitFailed
+from tidemark.errors import CommitFailed, NotFound, ServiceUnreachable
 from tidemark.failpoints import FAILPOINTS, Failpoint
+from tidemark.ledger.records import Publication
 from tidemark.ledger.stream import StreamLedger
 from tidemark.names import DAY_MS, Hour, Interval, hours_of_day
 from tidemark.publish.announce import confirm, unannounced_flags
-from tidemark.publish.sweep import Publisher
+from tidemark.publish.sweep import Publisher, Sweep
 from tidemark.stack import Stack
 from tidemark.stack.processes import plain_environment
 from tidemark.storage import Storage, open_storage
@@ -35,7 +37,7 @@ MIDNIGHT = hours_of_day(FIRST.day)[0]
 PUBLISH = """
 import sys
 from tidemark.config import load_stream
-from tidemark.drive.publish import events_to_send, publish_stream
+from tidemark.drive.publish import Unpublished, events_to_send, publish_stream
 from tidemark.environment import connection_from_environment as connections, streams_file
 from tidemark.names import Task
 stream = load_stream(streams_file(), sys.argv[1])
@@ -162,6 +164,101 @@ def test_a_task_killed_before_it_sent_its_events_is_followed_by_one_that_sends_e
     assert send(lambda _: sent) == []
 
 
+def test_an_hour_that_cannot_be_published_keeps_no_other_from_it_and_is_told_at_the_end(
+    stack: Stack, consumed: Callable[[int], Stream]
+) -> None:
+    stream = consumed(2)
+    storage = open_storage(stream.root, connections_of(stack))
+    bad, others = hours_of_day(MIDNIGHT.day)[3], hours_of_day(Hour(MIDNIGHT.start_ms + DAY_MS).day)
+    storage.create(layout.hour_flag(bad, 1), b"of somebody else")
+    storage.create(layout.day_flag(others[0].day, 1), b"of somebody else")
+    with pytest.raises(Unpublished) as raised:
+        publish_stream(stream, connections_of(stack), TASK)
+    told = f"Cannot publish 2 hours or days of {stream.name}: {bad}, {others[0].day}; {bad}: Cannot publish "
+    assert str(raised.value).startswith(told)
+    wanted = [(str(hour), 1) for hour in (*hours_of_day(MIDNIGHT.day), *others) if hour != bad]
+    assert [(flag.subject, flag.revision) for flag in raised.value.swept.published] == wanted
+    assert [(flag.subject, flag.revision) for flag in raised.value.swept.unannounced] == wanted
+    with pytest.raises(Unpublished, match=told):
+        publish_stream(stream, connections_of(stack), TASK)
+
+    storage.delete(layout.hour_flag(bad, 1))
+    storage.delete(layout.day_flag(others[0].day, 1))
+    published = publish_stream(stream, connections_of(stack), TASK).published
+    assert [flag.subject for flag in published] == [str(bad), MIDNIGHT.day, others[0].day]
+
+
+def test_a_flag_that_cannot_be_read_keeps_only_its_day_from_being_published(
+    stack: Stack, client: KazooClient, consumed: Callable[[int], Stream]
+) -> None:
+    stream = consumed(2)
+    ledger, storage = StreamLedger(client, stream.name), open_storage(stream.root, connections_of(stack))
+    publisher = Publisher(ledger=ledger, storage=storage, now_ms=now_ms)
+    assert publisher.publish_hour(MIDNIGHT)
+    storage.delete(layout.hour_flag(MIDNIGHT, 1))
+    storage.create(layout.hour_flag(MIDNIGHT, 1), b'{"cut off')
+    swept = publisher.sweep()
+    assert list(swept.failed) == [MIDNIGHT.day]
+    assert swept.published[-1].subject == Hour(MIDNIGHT.start_ms + DAY_MS).day
+
+
+def test_a_service_that_is_away_ends_the_sweep_at_once(
+    stack: Stack, consumed: Callable[[int], Stream], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every hour would wait for it as long."""
+    stream, asked = consumed(1), list[Hour]()
+
+    def publish_hour(_: Publisher, hour: Hour) -> None:
+        asked.append(hour)
+        raise ServiceUnreachable("Cannot reach HDFS")
+
+    monkeypatch.setattr(Publisher, "publish_hour", publish_hour)
+    with pytest.raises(ServiceUnreachable):
+        publish_stream(stream, connections_of(stack), TASK)
+    assert asked == [MIDNIGHT]
+
+
+class Died(BaseException):
+    """Goes through every handler, as a power cut does."""
+
+
+def test_an_hour_and_a_day_of_which_body_and_flag_are_gone_are_decided_anew_and_a_zombie_finds_nothing_to_rename(
+    stack: Stack, client: KazooClient, consumed: Callable[[int], Stream], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stream = consumed(1)
+    ledger, storage = StreamLedger(client, stream.name), open_storage(stream.root, connections_of(stack))
+    publisher = Publisher(ledger=ledger, storage=storage, now_ms=now_ms)
+
+    def die(*_: object) -> None:
+        raise Died
+
+    def decide_and_die(publish: Callable[[], object]) -> Publication:
+        with monkeypatch.context() as patched:
+            patched.setattr(Publisher, "_place", die)
+            with pytest.raises(Died):
+                publish()
+        hour, day = ledger.hour(MIDNIGHT).value.publishing, ledger.day(MIDNIGHT.day).value.publishing
+        decided = hour or day
+        assert decided
+        storage.delete("_tmp", recursive=True)
+        return decided
+
+    first = decide_and_die(lambda: publisher.publish_hour(MIDNIGHT))
+    assert len(publisher.sweep().published) == 25
+    digest = hashlib.sha256(storage.read(layout.hour_flag(MIDNIGHT, 1))).hexdigest()
+    assert digest != first.digest
+    with pytest.raises(NotFound):
+        storage.rename(first.path, layout.hour_flag(MIDNIGHT, 2))
+
+    node = ledger.hour(MIDNIGHT)
+    ledger.save_hour("make dirty", MIDNIGHT, node, replace(node.value, revision=2))
+    storage.create(layout.hour_flag(MIDNIGHT, 2), storage.read(layout.hour_flag(MIDNIGHT, 1)))
+    decide_and_die(lambda: publisher.publish_day(MIDNIGHT.day))
+    assert publisher.sweep() == Sweep()
+    assert [flag.subject for flag in publisher.sweep().published] == [MIDNIGHT.day]
+    assert read_json(storage, layout.day_flag(MIDNIGHT.day, 2))["revision"] == 2
+
+
 def test_a_sweep_looks_at_days_that_are_not_finished_and_at_no_others(
     stack: Stack, client: KazooClient, consumed: Callable[[int], Stream]
 ) -> None:
@@ -170,22 +267,22 @@ def test_a_sweep_looks_at_days_that_are_not_finished_and_at_no_others(
     ledger = StreamLedger(client, stream.name)
     publisher = Publisher(ledger=ledger, storage=open_storage(stream.root, connections_of(stack)), now_ms=now_ms)
     assert publisher.days_to_look_at() == days
-    assert len(publisher.sweep()) == 3 * 25
+    assert len(publisher.sweep().published) == 3 * 25
     # Not before Airflow is known to have been told of each.
     assert publisher.days_to_look_at() == days
     flags = unannounced_flags(ledger, ledger.open_days())
     confirm(ledger, [flag for flag in flags if not flag.subject.startswith(days[1])])
-    assert publisher.sweep() == []
+    assert publisher.sweep() == Sweep()
     assert publisher.days_to_look_at() == [days[1]]
     confirm(ledger, flags)
-    assert publisher.sweep() == []
+    assert publisher.sweep() == Sweep()
     assert publisher.days_to_look_at() == []
 
     late = Hour(MIDNIGHT.start_ms)
     node = ledger.hour(late)
     ledger.save_hour("make dirty", late, node, replace(node.value, dirty=(2,)))
     assert publisher.days_to_look_at() == [days[0]]
-    assert publisher.sweep() == []
+    assert publisher.sweep() == Sweep()
     assert publisher.days_to_look_at() == [days[0]]
 
 

@@ -10,10 +10,11 @@ from tests.archive import HOUR, Rig, cut, lines, new_rig, streams_file
 from tests.commands import airflow_command, tidemark
 from tests.services import connections_of
 
+from tidemark import layout
 from tidemark.drive.publish import publish_stream
 from tidemark.drive.rebuild import rebuild_stream
 from tidemark.drive.retain import list_old_days, remove_old_days
-from tidemark.errors import TidemarkError
+from tidemark.errors import NotFound, TidemarkError
 from tidemark.ledger import paths
 from tidemark.ledger.records import HourState, Positions, ShardPosition, dump
 from tidemark.names import HOUR_MS, Day, Hour, Shard, Task, hours_of_day
@@ -138,6 +139,31 @@ def test_flags_go_first_and_the_same_token_finishes_what_a_crash_left(
     assert not any("_READY" in path for path in left)
     assert remove_old_days(rig.stream, token, connections_of(rig.stack), TASK) == [DAY]
     assert rig.storage.status(str(DAY)) is None
+
+
+def test_whoever_was_stopped_before_a_rename_brings_nothing_of_a_removed_day_back(rig: Rig) -> None:
+    tomorrow = Hour(HOUR.start_ms + 24 * HOUR_MS)
+    ours = [
+        f"{layout.work_of_flag(str(HOUR), 2)}/abc",
+        f"{layout.work_of_flag(str(DAY), 2)}/abc",
+        f"{layout.work_of_archive(HOUR, 2)}/3/0/x.bm",
+    ]
+    others = [
+        f"{layout.work_of_flag(str(tomorrow), 2)}/abc",
+        f"{layout.work_of_flag(tomorrow.day, 2)}/abc",
+        f"{layout.work_of_archive(tomorrow, 2)}/3/0/x.bm",
+        f"{layout.work_of_shift('20261110T2200')}/3/0/x.bm",
+    ]
+    for path in (*ours, *others):
+        rig.storage.create(path, b"at work")
+    with rig.ledger() as ledger:
+        ledger.add_dirty(HOUR, 1)
+    assert remove(rig, force=True) == [DAY]
+    for path in ours:
+        with pytest.raises(NotFound):
+            rig.storage.rename(path, layout.hour_flag(HOUR, 2))
+    assert rig.storage.status(str(DAY)) is None
+    assert [path for path in others if rig.storage.status(path)] == others
 
 
 def test_a_day_that_was_removed_is_still_expired_when_zookeeper_has_lost_the_stream(rig: Rig) -> None:

@@ -51,7 +51,7 @@ def test_a_task_that_is_killed_at_three_steps_succeeds_with_its_fourth_try(own_s
     wait_until(has_ended, "the hour is done", within_s=900)
     assert tuple((folder / "witness").read_text().split()) == STEPS
     tries = {task.task: task.attempt for task in airflow.tasks(DAG) if task.hour == hour}
-    assert tries == {"plan": 1, "consume": len(STEPS) + 1, "archive": 1, "publish": 1, "announce": 1}
+    assert tries == {"plan": 1, "consume": len(STEPS) + 1, "archive": 1, "publish": 1, "announce": 1, "complete": 1}
     storage = open_storage(load_stream(folder / "streams.yaml", "retried").root, connections_of(own_stack))
     assert sorted(visible_lines(storage)) == sorted((record.time_ms, record.value) for record in sent)
     assert read_json(storage, f"{hour.day}/{hour.hh}/_READY")["counts"]["lines"] == len(sent)

@@ -1,5 +1,5 @@
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import pytest
 from hypothesis import given
@@ -11,8 +11,10 @@ from tidemark.ledger.records import (
     ByRecordTime,
     Gap,
     Head,
+    HourRecord,
     Positions,
     Proof,
+    Publication,
     ShardPosition,
     Shift,
     ShiftRange,
@@ -133,3 +135,13 @@ def test_the_lowest_watermark_is_that_of_the_shard_that_lags_most() -> None:
     shards = {Shard(1, 0): at(5), Shard(1, 1): at(3), Shard(1, 2): at(1, completed=True)}
     assert Positions(start_ms=0).with_shards(shards).lowest_watermark_ms == 3
     assert Positions().lowest_watermark_ms is None
+
+
+def test_a_shift_that_is_archived_again_while_a_flag_that_names_it_is_decided_waits_for_the_next_flag() -> None:
+    decided = Publication(revision=1, path="_tmp/flag", digest="", shifts=(12, 13))
+    record = HourRecord(unflagged=(12, 13), publishing=decided)
+    once = replace(record, unflagged=record.unflagged_with([12, 14]))
+    assert once.unflagged == (12, 13, 12, 14)
+    assert once.unflagged_with([12, 14]) == once.unflagged
+    assert once.unflagged_after(decided) == (12, 14)
+    assert HourRecord(unflagged=(12,)).unflagged_with([12, 13]) == (12, 13)

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from tidemark.ledger.records import Gap, HourRecord, Positions, ShardPosition
+from tidemark.ledger.records import ArchivePlan, Gap, HourRecord, Positions, ShardPosition
 from tidemark.names import HOUR_MS, Hour, Shard
 from tidemark.publish.rule import Cause, Reason, reasons_against
 
@@ -129,3 +129,16 @@ def test_a_gap_that_was_accepted_holds_nothing_but_the_next_one_does() -> None:
     accepted = replace(GAP, accepted="the producer was broken")
     assert judge(positions(SEVEN.end_ms), record=HourRecord(gaps=(accepted,))) == ()
     assert len(judge(positions(SEVEN.end_ms), record=HourRecord(gaps=(accepted, GAP)))) == 1
+
+
+def test_an_hour_of_which_a_target_is_gone_is_held_until_its_lines_are_archived_again() -> None:
+    """The index names the target until then, and so would the flag."""
+    again = ArchivePlan(number=2, shifts=(1,), timestamp_ms=0, voids=("2026-11-15/07/a.bm",))
+    voiding = HourRecord(archives=1, archiving=again)
+    (reason,) = judge(positions(SEVEN.end_ms), record=voiding)
+    assert (reason.cause, reason.text) == (
+        Cause.NOT_ARCHIVED,
+        "2026-11-15/07/a.bm: gone or damaged, and not archived again yet",
+    )
+    assert judge(positions(SEVEN.end_ms), record=replace(voiding, archives=2)) == ()
+    assert judge(positions(SEVEN.end_ms), record=replace(voiding, archiving=replace(again, voids=()))) == ()

@@ -29,11 +29,11 @@ from tidemark.index import (
     read_segment,
 )
 from tidemark.ledger.hour_lease import HourLeases
-from tidemark.ledger.records import ArchivePlan, Gap, HourRecord, HourState
+from tidemark.ledger.records import ArchivePlan, HourRecord, HourState
 from tidemark.ledger.stream import StreamLedger
 from tidemark.logs import logger
 from tidemark.manifest import Manifest, ManifestFile, manifests_of, read_blocks
-from tidemark.names import HOUR_MS, Hour, isoformat
+from tidemark.names import DAY_MS, HOUR_MS, Hour, isoformat
 from tidemark.storage import Storage, digest_of
 from tidemark.work import discard_epochs
 
@@ -79,7 +79,8 @@ class HourArchiver:
     now_ms: Callable[[], int]
 
     def waiting(self) -> list[Hour]:
-        """Hours with something to archive, to finish or to archive again."""
+        """Hours with something to archive, to finish or to archive again: of open days, where all of the first two lie,
+        and of those days that are young enough to be looked at for the last."""
         positions = self.ledger.positions().value
         if not positions.timelines:
             return []
@@ -87,7 +88,7 @@ class HourArchiver:
         reached = self.now_ms() if lowest is None else lowest
         return [
             hour
-            for hour, node in self.ledger.hours().items()
+            for hour, node in self.ledger.hours_of(sorted({*self.ledger.open_days(), *_recent_days(reached)})).items()
             if node.value.state is not HourState.EXPIRED and self._is_waiting(hour, node.value, reached)
         ]
 
@@ -297,14 +298,7 @@ class HourArchiver:
         is_there = self.storage.status(path) is not None
         if is_there and digest_of(self.storage, path) == file.digest:
             raise CorruptFile(f"{reason}; but its digest is that of the manifest: try again")
-        gap = Gap(
-            shard=file.shard,
-            start=file.first_offset,
-            end=file.last_offset + 1,
-            since_ms=work.hour.start_ms,
-            until_ms=work.hour.end_ms,
-            file=path,
-        )
+        gap = file.as_gap(work.hour)
 
         def hold(record: HourRecord) -> HourRecord:
             return record if path in _gap_files(record) else replace(record, gaps=(*record.gaps, gap))
@@ -373,7 +367,7 @@ class HourArchiver:
                 record,
                 state=self._state_after(work.hour, record),
                 dirty=tuple(number for number in record.dirty if number not in taken),
-                unflagged=(*record.unflagged, *(number for number in taken if number not in record.unflagged)),
+                unflagged=record.unflagged_with(taken),
                 archives=work.plan.number,
             )
 
@@ -414,6 +408,10 @@ class HourArchiver:
             logger(__name__, stream=self.ledger.stream, hour=hour).warning(
                 f"{path} {what}", extra={"reason": reason} if reason else {}
             )
+
+
+def _recent_days(reached_ms: int) -> list[str]:
+    return [Hour.of(max(0, time_ms)).day for time_ms in range(reached_ms - RECENT_MS, reached_ms + 1, DAY_MS)]
 
 
 def _gap_files(record: HourRecord) -> set[str]:

@@ -47,9 +47,10 @@ def accept_hour(stream: Stream, hour: Hour, reason: str, connections: Connection
     """Return the id of the committed act. The next publish writes the hour's flag, with gaps and reason in it."""
 
     def freeze(around: Services, lease: StreamLease) -> Shift:
-        if not any(gap.accepted is None for gap in around.ledger.hour(hour).value.gaps):
+        gaps = [gap for gap in around.ledger.hour(hour).value.gaps if gap.accepted is None]
+        if not gaps:
             raise WrongUse(f"Cannot accept {stream.name}/{hour}: no gap holds it")
-        acceptance = Acceptance(hour=str(hour), reason=reason)
+        acceptance = Acceptance(hour=str(hour), reason=reason, files=tuple(gap.file for gap in gaps if gap.file))
         return accept_gaps(stream, around.ledger, lease, acceptance, now_ms())
 
     return _commit_act(stream, connections, task, freeze)

@@ -6,7 +6,7 @@ job of before can commit; what it had below `_tmp` is deleted first, so that its
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from tidemark import layout
@@ -16,7 +16,7 @@ from tidemark.drive.services import Services, now_ms, services
 from tidemark.drive.shifts import KEPT
 from tidemark.environment import Connections
 from tidemark.errors import WrongUse
-from tidemark.index import IndexRecord, read_index, read_segment
+from tidemark.index import IndexRecord, is_held, read_index, read_segment
 from tidemark.ledger import paths
 from tidemark.ledger.lease import StreamLease, replace_lease
 from tidemark.ledger.records import (
@@ -59,6 +59,8 @@ class _Past:
     shifts: Mapping[str, ShiftRecord]
     hours: Mapping[Hour, HourRecord]
     files: Mapping[Hour, Sequence[tuple[int, ManifestFile]]]
+    accepted: Mapping[str, str]
+    """Files without which an operator had their hour published, and why."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,6 +97,7 @@ def _read_past(stream: Stream, storage: Storage) -> _Past:
     shifts: dict[str, ShiftRecord] = {}
     hours: dict[Hour, HourRecord] = {}
     files: dict[Hour, list[tuple[int, ManifestFile]]] = {}
+    accepted: dict[str, str] = {}
     found = list_manifests(storage)
     if not found:
         raise WrongUse(f"Cannot rebuild {stream.name}: {stream.root} has no manifest")
@@ -112,7 +115,9 @@ def _read_past(stream: Stream, storage: Storage) -> _Past:
         for file in manifest.files:
             if file.hour:
                 files.setdefault(Hour.parse(file.hour), []).append((number, file))
-    return _Past(last=manifest, shifts=shifts, hours=hours, files=files)
+        if shift.acceptance:
+            accepted = dict.fromkeys(shift.acceptance.files, shift.acceptance.reason) | accepted
+    return _Past(last=manifest, shifts=shifts, hours=hours, files=files, accepted=accepted)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -179,11 +184,16 @@ class _Rebuilder:
         if archiving:
             there = [piece for piece in there if piece.ArchiveTimestamp != archiving.timestamp_ms]
             archives -= 1
-        archived = _archived(files, there)
+        given_up = self._given_up(hour, files, there, past.accepted)
+        archived = _archived(files, there, given_up)
         flags = [read_hour_flag(self.storage, hour, number) for number in range(1, revision + 1)]
-        flagged = _flagged(flags[-1], files, there) if flags else set()
+        flagged = _flagged(flags[-1], files, there, given_up) if flags else set()
         return replace(
             record,
+            gaps=(
+                *record.gaps,
+                *(replace(file.as_gap(hour), accepted=past.accepted[path]) for path, file in given_up.items()),
+            ),
             state=HourState.READY if revision else HourState.ARCHIVED if archives else HourState.OPEN,
             revision=revision,
             dirty=tuple(number for number in record.dirty if number not in archived),
@@ -192,6 +202,20 @@ class _Rebuilder:
             archiving=archiving,
             unannounced=doubted(flags, now_ms()),
         )
+
+    def _given_up(
+        self,
+        hour: Hour,
+        files: Sequence[tuple[int, ManifestFile]],
+        pieces: Sequence[IndexRecord],
+        accepted: Mapping[str, str],
+    ) -> dict[str, ManifestFile]:
+        """Those of the accepted files that are still gone. Others that are gone the next archive finds."""
+        gone = {
+            file.path: file for _, file in files if file.path in accepted and not is_held(file.path, file.lines, pieces)
+        }
+        there = {status.path for status in self.storage.list(layout.incoming_folder(hour))} if gone else set()
+        return {path: file for path, file in gone.items() if path not in there}
 
     def _unfinished(
         self,
@@ -249,16 +273,21 @@ class _Rebuilder:
         transaction.commit()
 
 
-def _archived(files: Sequence[tuple[int, ManifestFile]], pieces: Sequence[IndexRecord]) -> set[int]:
-    """The shifts all of whose lines are in targets that are there."""
+def _archived(
+    files: Sequence[tuple[int, ManifestFile]], pieces: Sequence[IndexRecord], given_up: Collection[str]
+) -> set[int]:
+    """The shifts all of whose lines are in targets that are there, but for files that were given up."""
     lines: dict[str, int] = {}
     for piece in pieces:
         lines[piece.srcFile] = lines.get(piece.srcFile, 0) + piece.lines
-    waiting = {number for number, file in files if lines.get(file.path) != file.lines}
+    waiting = {number for number, file in files if lines.get(file.path) != file.lines and file.path not in given_up}
     return {number for number, _ in files} - waiting
 
 
-def _flagged(flag: Flag, files: Sequence[tuple[int, ManifestFile]], pieces: Sequence[IndexRecord]) -> set[int]:
-    """The shifts all of whose lines are in files that the flag names."""
+def _flagged(
+    flag: Flag, files: Sequence[tuple[int, ManifestFile]], pieces: Sequence[IndexRecord], given_up: Collection[str]
+) -> set[int]:
+    """The shifts all of whose lines are in files that the flag names, but for those that it says are given up."""
     named = {file["path"] for file in flag["files"]}
-    return _archived(files, [piece for piece in pieces if piece.destFile in named])
+    missing = {gap["file"] for gap in flag["gaps"] if "file" in gap}.intersection(given_up)
+    return _archived(files, [piece for piece in pieces if piece.destFile in named], missing)

@@ -378,10 +378,14 @@ class Move:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Acceptance:
-    """What makes a shift an operator's act: it reads and moves nothing, the gaps of one hour hold it no longer."""
+    """What makes a shift an operator's act: it reads and moves nothing, the gaps of one hour hold it no longer.
+
+    `files`: those gaps that are a file's, which no manifest tells of.
+    """
 
     hour: str
     reason: str
+    files: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -541,7 +545,8 @@ class Announcement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HourRecord:
-    """`dirty`: shifts whose lines are not archived; `unflagged`: archived, but in no flag yet."""
+    """`dirty`: shifts whose lines are not archived; `unflagged`: archived, but in no flag yet. One that is archived
+    again while the flag that is decided names it is in `unflagged` twice: that flag does not have the new files."""
 
     format: int = FORMAT
     state: HourState = HourState.OPEN
@@ -554,6 +559,17 @@ class HourRecord:
     publishing: Publication | None = None
     unannounced: tuple[Announcement, ...] = ()
     lease: LeaseRecord | None = None
+
+    def unflagged_with(self, archived: Iterable[int]) -> tuple[int, ...]:
+        decided = self.publishing.shifts if self.publishing else ()
+        return (*self.unflagged, *(n for n in archived if self.unflagged.count(n) <= decided.count(n)))
+
+    def unflagged_after(self, publication: Publication) -> tuple[int, ...]:
+        left = list(self.unflagged)
+        for number in publication.shifts:
+            if number in left:
+                left.remove(number)
+        return tuple(left)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,6 +1,6 @@
 """The ledger of one stream: typed reads of its nodes, and transactions on them."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 
@@ -81,9 +81,13 @@ class StreamLedger:
         return read(self.client, paths.hour(self.stream, hour), HourRecord) or Versioned(HourRecord(), -1)
 
     def hours(self) -> Mapping[Hour, Versioned[HourRecord]]:
-        """Every hour that has a node."""
+        """Every hour that has a node: ever more, for a stream that lives long."""
+        return self.hours_of(children(self.client, paths.hours(self.stream)))
+
+    def hours_of(self, days: Iterable[str]) -> Mapping[Hour, Versioned[HourRecord]]:
+        """The hours of these days that have a node."""
         found: dict[Hour, Versioned[HourRecord]] = {}
-        for day in children(self.client, paths.hours(self.stream)):
+        for day in days:
             for hh in children(self.client, paths.hours_of(self.stream, day)):
                 hour = Hour.parse(f"{day}T{hh}")
                 found[hour] = self.hour(hour)

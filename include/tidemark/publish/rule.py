@@ -117,13 +117,14 @@ def _held_by(gap: Gap) -> Reason:
 
 
 def _not_archived(record: HourRecord) -> tuple[Reason, ...]:
-    if not record.dirty:
-        return ()
-    numbers = ", ".join(str(number) for number in record.dirty)
-    return (
-        Reason(
-            cause=Cause.NOT_ARCHIVED,
-            text=f"lines of shift number {numbers} are committed but not archived",
-            remedy="the next archive task of the stream",
-        ),
+    """Also while targets that are gone are to be archived again: the index still names them."""
+    found = []
+    if record.dirty:
+        numbers = ", ".join(str(number) for number in record.dirty)
+        found.append(f"lines of shift number {numbers} are committed but not archived")
+    plan = record.archiving
+    if plan and plan.voids and plan.number > record.archives:
+        found.append(f"{', '.join(plan.voids)}: gone or damaged, and not archived again yet")
+    return tuple(
+        Reason(cause=Cause.NOT_ARCHIVED, text=text, remedy="the next archive task of the stream") for text in found
     )

@@ -3,16 +3,16 @@
 A flag is decided by compare-and-set on what was read for the decision (hour, timelines, positions), together with the
 path and digest of its body; whoever finds the hour PUBLISHING finishes it, so that a crash leaves one flag and not two.
 Looked at are the days that somebody opened by writing to them, and those that have no flag yet; a day is closed when
-nothing of it waits.
+nothing of it waits. An hour or day that cannot be published keeps no other from it.
 """
 
 import hashlib
-from collections.abc import Callable, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
 
 from tidemark import layout
-from tidemark.errors import AlreadyExists, CommitFailed, NotFound, TidemarkError
+from tidemark.errors import AlreadyExists, CommitFailed, NotFound, ServiceUnreachable, TidemarkError
 from tidemark.failpoints import reach
 from tidemark.index import read_index
 from tidemark.ledger import paths
@@ -39,6 +39,8 @@ from tidemark.publish.rule import reasons_against
 from tidemark.storage import Storage
 
 _TRIES = 10
+_OF_ONE = (TidemarkError, ValueError, LookupError, TypeError)
+"""What a subject of its own may raise: also a file that holds something else than what was written."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,19 +52,35 @@ class Published:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Sweep:
+    """`failed`: why, by hour or day."""
+
+    published: tuple[Published, ...] = ()
+    failed: Mapping[str, Exception] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Publisher:
     ledger: StreamLedger
     storage: Storage
     now_ms: Callable[[], int]
 
-    def sweep(self) -> list[Published]:
+    def sweep(self) -> Sweep:
+        """Go on past what fails. Raise at once only what would fail everything: a service that is away."""
+        failed: dict[str, Exception] = {}
+        published: list[Published | None] = []
         days = self.days_to_look_at()
-        hours = [published for hour in self._open_hours(days) if (published := self.publish_hour(hour))]
-        flagged_days = [published for day in days if (published := self.publish_day(day))]
+        for hour in self._open_hours(days):
+            with _kept_apart(str(hour), failed):
+                published.append(self.publish_hour(hour))
+        for day in days:
+            with _kept_apart(day, failed):
+                published.append(self.publish_day(day))
         reach("publish.before_closing")
         for day in self.ledger.open_days():
-            self._close_day(day)
-        return hours + flagged_days
+            with _kept_apart(day, failed):
+                self._close_day(day)
+        return Sweep(published=tuple(flag for flag in published if flag), failed=failed)
 
     def days_to_look_at(self) -> list[str]:
         """Up to where every shard is."""
@@ -77,8 +95,9 @@ class Publisher:
         for _ in range(_TRIES):
             node = self.ledger.hour(hour)
             if node.value.publishing is not None:
-                return self._finish_hour(hour, node)
-            if not _wants_flag(node.value) or not self._decide_hour(hour, node):
+                if published := self._finish_hour(hour, node):
+                    return published
+            elif not _wants_flag(node.value) or not self._decide_hour(hour, node):
                 return None
         return None
 
@@ -170,20 +189,19 @@ class Publisher:
         publication = node.value.publishing
         if publication is None:
             return None
-        self._place(publication, str(hour), layout.hour_flag(hour, publication.revision))
+        if not self._place(publication, str(hour), layout.hour_flag(hour, publication.revision)):
+            self._save_hour(hour, node, undecided(node.value))
+            return None
         reach("publish.hour_placed")
-        flagged = set(publication.shifts)
         ready = replace(
             node.value,
             state=HourState.READY,
             revision=publication.revision,
-            unflagged=tuple(number for number in node.value.unflagged if number not in flagged),
+            unflagged=node.value.unflagged_after(publication),
             publishing=None,
             unannounced=(*node.value.unannounced, self._announcement(publication)),
         )
-        transaction = self.ledger.begin(f"flag {hour}")
-        self.ledger.put_hour(transaction, hour, node, ready)
-        if not _succeeds(transaction):
+        if not self._save_hour(hour, node, ready):
             return None
         reach("publish.hour_ready")
         return Published(subject=str(hour), revision=publication.revision)
@@ -192,7 +210,10 @@ class Publisher:
         publication = node.value.publishing
         if publication is None:
             return None
-        self._place(publication, day, layout.day_flag(day, publication.revision))
+        if not self._place(publication, day, layout.day_flag(day, publication.revision)):
+            state = HourState.READY if node.value.revision else HourState.OPEN
+            self._save_day(day, node, replace(node.value, state=state, publishing=None))
+            return None
         reach("publish.day_placed")
         ready = replace(
             node.value,
@@ -210,25 +231,37 @@ class Publisher:
     def _announcement(self, publication: Publication) -> Announcement:
         return Announcement(revision=publication.revision, published_ms=self.now_ms())
 
+    def _save_hour(self, hour: Hour, node: Versioned[HourRecord], value: HourRecord) -> bool:
+        transaction = self.ledger.begin(f"flag {hour}")
+        self.ledger.put_hour(transaction, hour, node, value)
+        return _succeeds(transaction)
+
     def _save_day(self, day: str, node: Versioned[DayRecord], value: DayRecord) -> bool:
         transaction = self.ledger.begin(f"flag {day}")
         self.ledger.put_day(transaction, day, node, value)
         return _succeeds(transaction)
 
-    def _place(self, publication: Publication, subject: str, path: str) -> None:
+    def _place(self, publication: Publication, subject: str, path: str) -> bool:
         """Rename the body to its final name; a flag that is there already must be this one.
+
+        False when body and flag are both gone, and the decision with them: nobody can write either, because this body
+        was made before it was decided on, and the next one has another name. In this order: whoever else renames the
+        body leaves the flag for us to find.
 
         Bodies of those who died before they decided go now: after READY nobody would look for them.
         """
         try:
             self.storage.rename(publication.path, path)
         except (AlreadyExists, NotFound) as error:
+            if isinstance(error, NotFound) and self.storage.status(path) is None:
+                return False
             found = hashlib.sha256(self.storage.read(path)).hexdigest()
             if found != publication.digest:
                 raise TidemarkError(
                     f"Cannot publish {path}: it holds digest {found}, wanted {publication.digest}"
                 ) from error
         self.storage.delete(layout.work_of_flag(subject, publication.revision), recursive=True)
+        return True
 
 
 def unfinished_days(ledger: StreamLedger, positions: Positions, until_ms: int | None) -> list[str]:
@@ -249,7 +282,9 @@ def _span(positions: Positions, until_ms: int | None) -> range:
 
 
 def _has_work(record: HourRecord) -> bool:
-    return _wants_flag(record) or bool(record.dirty or record.archiving or record.unannounced)
+    """A file that was given up may be restored at any time: the archiver looks for it."""
+    is_waited_for = any(gap.file for gap in record.gaps)
+    return _wants_flag(record) or is_waited_for or bool(record.dirty or record.archiving or record.unannounced)
 
 
 def _empty_hours(day: DayRecord, hours: Sequence[HourRecord]) -> tuple[int, ...] | None:
@@ -267,6 +302,22 @@ def _wants_flag(record: HourRecord) -> bool:
 def _publishing(state: HourState) -> HourState:
     """An hour stays READY while its next revision is prepared."""
     return HourState.READY if state is HourState.READY else HourState.PUBLISHING
+
+
+def undecided(record: HourRecord) -> HourRecord:
+    """As before the decision: it will be taken again, about what is there then."""
+    state = HourState.READY if record.revision else HourState.ARCHIVED if record.archives else HourState.OPEN
+    return replace(record, state=state, publishing=None, unflagged=tuple(dict.fromkeys(record.unflagged)))
+
+
+@contextmanager
+def _kept_apart(subject: str, failed: dict[str, Exception]) -> Iterator[None]:
+    try:
+        yield
+    except ServiceUnreachable:
+        raise
+    except _OF_ONE as error:
+        failed.setdefault(subject, error)
 
 
 def _succeeds(transaction: Transaction) -> bool:
