@@ -82,7 +82,7 @@ def accept(
     wanted = Hour.parse(hour)
     if not reason.strip():
         raise WrongUse(f"Cannot accept {stream}/{wanted}: found an empty reason, wanted one that others understand")
-    with open_session(connection_from_environment) as client:
+    with progress(f"Looking at {stream}/{wanted}"), open_session(connection_from_environment) as client:
         gaps = [gap for gap in StreamLedger(client, stream).hour(wanted).value.gaps if gap.accepted is None]
     for gap in gaps:
         typer.echo(f"{stream}/{wanted} is published without offsets [{gap.start}, {gap.end}) of shard {gap.shard}.")

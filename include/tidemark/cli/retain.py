@@ -64,7 +64,8 @@ def _list(stream: "Stream", task: "Task", *, force: bool, as_json: bool) -> None
 def _remove(stream: "Stream", token: str, task: "Task", *, force: bool, yes: bool) -> None:
     from tidemark.drive.retain import find_listed_days, remove_old_days
 
-    days = find_listed_days(stream, token, connection_from_environment)
+    with progress(f"Looking for the list of {stream.name}"):
+        days = find_listed_days(stream, token, connection_from_environment)
     typer.echo(f"To be removed from {stream.root}, with flags and files: {', '.join(str(day) for day in days)}")
     confirm(f"Remove {len(days)} days of {stream.name}?", yes=yes)
     with progress(f"Removing days of {stream.name}") as bar:
