@@ -29,7 +29,7 @@ down: $(VENV)/.ready ## End the stack that `make demo KEEP=1` left, and the one 
 	@TIDEMARK_HOME=$(CURDIR)/.tidemark/demo $(BIN)/tidemark stack down
 	@$(BIN)/tidemark stack down
 
-test: setup lint ## Check and test everything, on real services (WORKERS=1 for one stack instead of two)
+test: setup lint ## Check, and test on real services, without what test-long and test-browser do (WORKERS=1 for one stack instead of two)
 	@$(BIN)/pytest --numprocesses $(WORKERS) --no-loadscope-reorder
 
 test-long: setup ## Attack it longer: services ended, disks filled, executors and tasks killed (as root)

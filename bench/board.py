@@ -11,6 +11,7 @@ from kazoo.client import KazooClient
 from tidemark.config import Stream
 from tidemark.environment import Connections
 from tidemark.inspect.board import Board, Calendar, last_days
+from tidemark.inspect.check import StreamCheck, check_streams
 from tidemark.ledger import paths
 from tidemark.ledger.records import DayRecord, HourRecord, HourState, Positions, ShardPosition, dump
 from tidemark.ledger.stream import StreamLedger
@@ -25,7 +26,8 @@ _CLOSED = DayRecord(state=HourState.READY, revision=1, hours=(1,) * 24, empty=()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BoardTimes:
-    """In seconds, of what a page asks for: two days of all streams, 60 days of one; and of all 60 days of all."""
+    """In seconds, of what a page asks for: two days of all streams, 60 days of one; and of all 60 days of all; each
+    with what `tidemark check` says of the streams."""
 
     overview_first: float
     overview_again: float
@@ -45,7 +47,7 @@ def time_board(connections: Connections, now_ms: int) -> BoardTimes:
         board = Board(client, connections)
 
         def ask(asked: Sequence[Stream], wanted: Sequence[str]) -> float:
-            return _time(lambda: board.calendars(asked, wanted, now_ms))
+            return _time(lambda: (board.calendars(asked, wanted, now_ms), check_streams(board, asked, now_ms)))
 
         overview = ask(streams, recent), ask(streams, recent)
         calendar = ask(streams[:1], days), ask(streams[:1], days)
@@ -87,10 +89,11 @@ def fill(client: KazooClient, stream: Stream, days: Sequence[str], now_ms: int) 
     client.create(paths.open_day(stream.name, Hour.of(now_ms).day))
 
 
-def _time(read: Callable[[], list[Calendar]]) -> float:
+def _time(read: Callable[[], tuple[list[Calendar], list[StreamCheck]]]) -> float:
     """With the JSON that goes out, without Airflow's part: login and HTTP."""
     begin = time.monotonic()
-    json.dumps([_as_json(calendar) for calendar in read()])
+    calendars, checks = read()
+    json.dumps([[_as_json(calendar) for calendar in calendars], [check.as_json() for check in checks]])
     return time.monotonic() - begin
 
 

@@ -20,10 +20,10 @@ from tidemark.stack import Stack
 
 @pytest.fixture
 def stream(client: KazooClient) -> Stream:
-    """Ready from yesterday's first hour up to now."""
+    """Ready from an hour ten days ago up to now."""
     stream = stream_of(unique("checked"))
     now = now_ms()
-    fill(client, stream, last_days(now, 2), now)
+    fill(client, stream, last_days(now, 10), now)
     return stream
 
 
@@ -43,11 +43,16 @@ def test_a_stream_that_is_ready_up_to_now_is_well(stream: Stream, environment: d
     assert done.stdout.startswith(f"{stream.name}: well, newest ready hour ")
 
 
-def test_an_hour_that_should_be_ready_is_named_before_all_that_is_well(
-    stream: Stream, environment: dict[str, str], client: KazooClient
+@pytest.mark.parametrize("hours_ago", [6, 120])
+def test_an_hour_that_should_be_ready_is_named_however_old_and_before_all_that_is_well(
+    hours_ago: int, stream: Stream, environment: dict[str, str], client: KazooClient
 ) -> None:
-    held = Hour.of(now_ms() - 6 * HOUR_MS)
+    now = now_ms()
+    held = Hour.of(now - hours_ago * HOUR_MS)
     client.delete(paths.hour(stream.name, held))
+    if held.day != Hour.of(now).day:
+        # The node of a day comes with its last hour.
+        client.delete(paths.day(stream.name, held.day))
     done = tidemark("check", environment=environment)
     assert done.returncode == 1
     first, second = sorted(done.stdout.splitlines(), key=lambda line: line.startswith("paused"))
@@ -56,6 +61,20 @@ def test_an_hour_that_should_be_ready_is_named_before_all_that_is_well(
     assert second.startswith("paused: nothing was ever planned")
     rows = json.loads(tidemark("check", stream.name, "--json", environment=environment).stdout)
     assert [(row["well"], row["held"]) for row in rows] == [(False, [str(held)])]
+    assert rows[0]["newest_ready"] == str(Hour.of(now - HOUR_MS))
+
+
+def test_a_stream_that_stopped_long_ago_still_has_its_newest_ready_hour(
+    stream: Stream, environment: dict[str, str], client: KazooClient
+) -> None:
+    """At the end of a day, so that all that is flagged lies in finished ones."""
+    now = now_ms()
+    for day in last_days(now, 4):
+        client.delete(paths.hours_of(stream.name, day), recursive=True)
+        client.delete(paths.day(stream.name, day), recursive=True)
+    [row] = json.loads(tidemark("check", stream.name, "--json", environment=environment).stdout)
+    assert row["newest_ready"] == f"{last_days(now, 5)[-1]}T23"
+    assert row["held"][0] == f"{last_days(now, 4)[-1]}T00"
 
 
 def test_a_zookeeper_that_is_away_is_3_and_a_wrong_name_2(environment: dict[str, str], unused_port: int) -> None:

@@ -106,12 +106,12 @@ def test_the_flags_of_a_day_are_a_table_and_json(pipeline: Pipeline, run: Run) -
     pipeline.topic.send(records(FIRST, 30))
     pipeline.run(FIRST)
     name = pipeline.stream.name
-    rows = json.loads(run("flags", name, "--day", FIRST.day, "--json").stdout)
+    rows = json.loads(run("flags", name, FIRST.day, "--json").stdout)
     assert len(rows) == 24
     ready = [row for row in rows if row["revision"]]
     assert [(row["hour"], row["revision"], row["lines"], row["files"]) for row in ready] == [(str(FIRST), 1, 30, 1)]
     assert "before the stream's first whole hour" in rows[0]["reasons"][0]
-    assert str(FIRST) in run("flags", name, "--day", FIRST.day).stdout
+    assert str(FIRST) in run("flags", name, FIRST.day).stdout
 
 
 def test_why_names_the_lag_and_that_nobody_works(pipeline: Pipeline, run: Run) -> None:

@@ -2,6 +2,7 @@
 
 import io
 import json
+from base64 import b64decode
 from collections.abc import Callable
 from pathlib import Path
 from subprocess import CompletedProcess
@@ -119,6 +120,15 @@ def test_the_command_prints_the_line_its_file_and_byte_range(rig: Rig, run: Run)
         missed = run("locate", rig.stream.name, "--", "0001-0", unread)
         assert (missed.returncode, "no shift has read it, next is" in missed.stderr) == (1, True)
     assert run("locate", rig.stream.name).returncode == 2
+
+
+def test_a_line_that_is_not_utf8_is_located_byte_by_byte(rig: Rig, run: Run) -> None:
+    time_ms, message = HOUR.start_ms + 7, b"caf\xe9 \xff"
+    commit(rig, 4, [(time_ms, message)], 130)
+    shown = json.loads(run("locate", rig.stream.name, "0001-0", "130", "--json").stdout)
+    assert (b64decode(shown["message_base64"]), shown["epoch_ms"], shown["offset"]) == (message, time_ms, 130)
+    assert "message" not in shown
+    assert "message" in json.loads(run("locate", rig.stream.name, "0001-0", "37", "--json").stdout)
 
 
 def test_cat_prints_the_lines_that_match_and_reads_only_blocks_that_can(rig: Rig, run: Run) -> None:

@@ -61,7 +61,11 @@ def test_a_dry_run_removes_nothing_and_its_token_removes_exactly_what_it_listed(
     assert listed == f"{DAY} would be removed"
     assert rig.files() == before
     assert run("retain", rig.stream.name, "--execute", "0123", "--yes").returncode == 2
-    assert "say --yes" in run(*command.split()[1:]).stderr
+    asked = run(*command.split()[1:])
+    assert (asked.returncode, "say --yes" in asked.stderr) == (2, True)
+    assert asked.stdout.startswith("To be removed from ")
+    both = run(*command.split()[1:], "--json", "--yes")
+    assert (both.returncode, both.stdout, "only the list is JSON" in both.stderr) == (2, "", True)
     assert rig.files() == before
     listed_again = json.loads(run("retain", rig.stream.name, "--json").stdout)
     assert listed_again == {"token": command.split()[-1], "days": [{"day": str(DAY), "held": None, "goes": True}]}
@@ -77,7 +81,7 @@ def test_a_dry_run_removes_nothing_and_its_token_removes_exactly_what_it_listed(
     assert {path: data for path, data in rig.files().items() if path.startswith(tomorrow)} == {
         path: data for path, data in before.items() if path.startswith(tomorrow)
     }
-    flags = run("flags", rig.stream.name, "--day", str(DAY))
+    flags = run("flags", rig.stream.name, str(DAY))
     assert flags.stdout.count("expired") == 24
     assert "expired" in run("why", rig.stream.name, str(HOUR)).stdout
 

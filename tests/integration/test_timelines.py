@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 from tests.clusters import OTHER, TwoClusters
+from tests.commands import tidemark
 from tests.pipeline import FIRST, Pipeline, records
 from tests.services import Sent, read_json, walk
 from tests.switching import (
@@ -378,6 +379,16 @@ def test_the_command_shows_each_step_and_the_graph(
     assert [shard["cursor"] for shard in shown[1]["shards"]] == [[1, 4], [1, 4]]
     assert "0002-0 after 0001-0: next 0, watermark" in commands.run("show").stdout
     assert "0 of 2" in commands.run("list").stdout
+    environment = {**clusters.environment(), "TIDEMARK_STREAMS": str(tmp_path / "streams.yaml")}
+    for line in ("list typo", "show typo", "retire typo 1", "abandon typo 1"):
+        done = tidemark("timeline", *line.split(), environment=environment)
+        assert (done.returncode, done.stdout, pipeline.stream.name in done.stderr) == (2, "", True)
+    done = commands.run("retire", "1")
+    assert (done.returncode, "say --yes" in done.stderr) == (2, True)
+    assert done.stdout.startswith(f"Timeline 1 of {pipeline.stream.name} is closed, 0 of its shards are completed.\n")
+    for act in ("retire", "abandon"):
+        done = commands.run(act, "7")
+        assert (done.returncode, done.stdout, "it has 1, 2" in done.stderr) == (2, "", True)
     done = commands.run("retire", "2", "--yes")
     assert (done.returncode, "it is open" in done.stderr) == (2, True)
     latest.write_text("[-1, -1]")

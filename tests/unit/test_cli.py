@@ -1,16 +1,19 @@
 """The command as a shell sees it: the map, one line for an error, exit codes, quiet ends, terminals and pipes."""
 
+import json
 import os
 import pty
 import re
 import signal
+import socket
 import subprocess
 import sys
 import threading
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 from tests.reference.commands import ROOT, leaves
@@ -166,6 +169,15 @@ def test_a_name_that_would_leave_its_root_is_wrong_use_of_every_command_with_a_s
     assert len(told.splitlines()) == 1
 
 
+@pytest.mark.parametrize("line", ["flags clicks", "archive check clicks", "archive repair clicks"])
+@pytest.mark.parametrize("day", ["x", "2026-13-45"])
+def test_a_day_is_an_argument_and_an_error_names_it(
+    line: str, day: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(*line.split(), day, monkeypatch=monkeypatch) == 2
+    assert capsys.readouterr().err == f"tidemark: Cannot read {day!r} as a day: wanted UTC, such as 2026-11-15\n"
+
+
 def _has(command: Any, option: str) -> bool:
     return any(option in parameter.opts for parameter in command.params)
 
@@ -187,14 +199,25 @@ def test_debug_shows_where_an_error_came_from_wherever_it_stands(line: str, tmp_
     assert "Traceback" in found.stderr
 
 
-def test_an_error_that_nobody_expected_is_one_line_too(tmp_path: Path) -> None:
+def test_an_error_that_nobody_expected_is_one_line_too(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(_: object) -> NoReturn:
+        raise RuntimeError("first\nsecond")
+
+    monkeypatch.setattr("tidemark.ledger.zookeeper.open_session", fail)
+    assert run("workers", monkeypatch=monkeypatch) == 1
+    assert capsys.readouterr().err == "tidemark: unexpected RuntimeError: first (--debug shows where)\n"
+
+
+def test_a_connection_that_cannot_be_read_is_wrong_use(tmp_path: Path) -> None:
     environment = {"AIRFLOW_CONN_ZOOKEEPER_DEFAULT": '{"host": "127.0.0.1", "port": "many"}'}
     found = tidemark("workers", home=tmp_path, environment=environment)
-    assert found.returncode in (1, 2)
+    assert found.returncode == 2
     assert len(found.stderr.splitlines()) == 1
 
 
-@pytest.mark.parametrize("line", ["rebuild clicks", "timeline retire clicks 1"])
+@pytest.mark.parametrize("line", ["rebuild clicks"])
 def test_a_change_without_yes_and_without_a_terminal_is_wrong_use(line: str, tmp_path: Path) -> None:
     found = tidemark(*line.split(), home=tmp_path)
     assert found.returncode == 2
@@ -276,6 +299,23 @@ def test_a_bar_is_shown_on_a_terminal_when_a_command_takes_its_time(seconds: int
     assert ("Reading" in shown) == is_shown
     piped = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
     assert (piped.stdout, piped.stderr) == (b"", b"")
+
+
+def test_a_command_that_looks_before_it_asks_shows_a_bar(tmp_path: Path) -> None:
+    """At a ZooKeeper that takes connections and says nothing."""
+    lines = (
+        "workers evict worker-0000000001",
+        "flags accept clicks 2026-11-15T07 --reason known",
+        "timeline retire clicks 1",
+        "retain clicks --execute 0123",
+    )
+    with socket.create_server(("127.0.0.1", 0)) as silent, ThreadPoolExecutor(len(lines)) as threads:
+        connection = json.dumps({"host": "127.0.0.1", "port": silent.getsockname()[1]})
+        environment = {"TIDEMARK_HOME": str(tmp_path), "PATH": "", "TERM": "xterm-256color"}
+        environment["AIRFLOW_CONN_ZOOKEEPER_DEFAULT"] = connection
+        found = list(threads.map(lambda line: on_a_terminal([*COMMAND, *line.split()], environment), lines))
+    assert [code for code, _ in found] == [3] * len(lines)
+    assert [shown for _, shown in found if not re.search(r"Looking|Reading", shown)] == []
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ import yaml
 from pydantic import BaseModel
 from tests.documents import PAGES_WITH_COMMANDS, REPOSITORY, Block, blocks_of, links_of, pages
 
+from tidemark.cli.default_command import ShowsByDefault
 from tidemark.cli.main import app
 from tidemark.config import Stream, load_streams
 from tidemark.index import IndexRecord
@@ -24,7 +25,9 @@ from tidemark.names import Hour
 
 DOCS = REPOSITORY / "docs"
 COMMAND_BLOCKS = [block for page in pages() for block in blocks_of(page) if block.kind == "sh"]
-_TIDEMARK = re.compile(r"(?:^|\| |\$\(|`)(?:\.venv/bin/)?tidemark ((?:[a-z]+ ?)*[^`|\n)]*)", re.MULTILINE)
+_TIDEMARK = re.compile(r"(?:^ *|\| |\$\(|`)(?:\.venv/bin/|/opt/tidemark/bin/)?tidemark ([^`|\n)]*)", re.MULTILINE)
+_NAMED_TEST = re.compile(r"\b(test_\w+)\b(?!\.py)")
+_NAMED_FILE = re.compile(r"`((?:tests/\w+/)?test_\w+\.py)`")
 _ANCHOR = re.compile(r"[^\w\- ]")
 
 
@@ -61,11 +64,49 @@ def test_every_command_of_ours_that_a_page_names_is_there_with_its_options(page:
         _check_command(group, match[1])
 
 
+@pytest.mark.parametrize("text", ["nosuch clicks", "timeline swich clicks", "flags clicks --nosuch", "nosuch"])
+def test_a_command_that_is_not_there_is_found_out(text: str) -> None:
+    with pytest.raises(AssertionError, match=text.split()[-1]):
+        _check_command(typer.main.get_command(app), text)
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        "    tidemark nosuch",
+        "x\n   tidemark nosuch",
+        "out=$(/opt/tidemark/bin/tidemark nosuch 2>&1)",
+        "`tidemark nosuch`",
+    ],
+)
+def test_a_command_is_seen_wherever_it_stands(page: str) -> None:
+    assert [match[1].split()[0] for match in _TIDEMARK.finditer(page)] == ["nosuch"]
+
+
+@pytest.mark.parametrize("page", pages(), ids=lambda page: str(page.relative_to(REPOSITORY)))
+def test_every_test_that_a_page_names_is_there(page: Path) -> None:
+    """In one of the files that its paragraph names."""
+    for paragraph in re.split(r"\n\n|\n- ", page.read_text("utf-8")):
+        files = [file for name in _NAMED_FILE.findall(paragraph) for file in _test_files(name)]
+        known = "".join(file.read_text("utf-8") for file in files)
+        for test in _NAMED_TEST.findall(paragraph):
+            assert f"def {test}(" in known, f"{page.name}: {test}"
+
+
+def _test_files(name: str) -> list[Path]:
+    found = [REPOSITORY / name] if "/" in name else [*REPOSITORY.glob(f"tests/*/{name}")]
+    assert [file for file in found if file.exists()], name
+    return found
+
+
 def _check_command(command: Any, text: str) -> None:
     words = text.split()
     while words and words[0] in getattr(command, "commands", {}):
         command = command.commands[words.pop(0)]
-    command = getattr(command, "commands", {}).get("show", command)
+    if hasattr(command, "commands"):
+        is_whole = not words or not re.fullmatch(r"[a-z]+", words[0])
+        assert is_whole or isinstance(command, ShowsByDefault), f"tidemark {text}: there is no {words[0]}"
+    command = command.commands["show"] if isinstance(command, ShowsByDefault) else command
     known = {option for parameter in command.params for option in (*parameter.opts, *parameter.secondary_opts)}
     for word in words:
         option = word.strip("[]\"'.,:;").partition("=")[0]

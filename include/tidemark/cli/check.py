@@ -1,7 +1,5 @@
 """`tidemark check`: a probe for cron or Nagios."""
 
-from typing import Annotated
-
 import typer
 
 from tidemark.cli.output import print_json
@@ -10,15 +8,11 @@ from tidemark.cli.words import AsJson, StreamNames
 from tidemark.environment import connection_from_environment, streams_file
 
 
-def check(
-    streams: StreamNames = None,
-    days: Annotated[int, typer.Option(metavar="N", min=1, max=92, help="How many days back, with today.")] = 2,
-    as_json: AsJson = False,
-) -> None:
+def check(streams: StreamNames = None, as_json: AsJson = False) -> None:
     """Probe for cron or Nagios: is every hour ready that should be?
 
-    An hour should be ready one hour after its grace. Needs ZooKeeper only, and no Airflow. Exit code 0 when all is
-    well, 1 when somebody should look.
+    An hour, however old, should be ready `ready_within` after its end, else its grace and one hour after it. Needs
+    ZooKeeper only, and no Airflow. Exit code 0 when all is well, 1 when somebody should look.
     """
     from tidemark.config import load_stream, load_streams
     from tidemark.drive.services import now_ms
@@ -32,7 +26,7 @@ def check(
     if not asked:
         raise WrongUse(f"Cannot check: {file} has no sound stream")
     with progress(f"Looking at {len(asked)} streams"), open_session(connection_from_environment) as client:
-        found = check_streams(Board(client, connection_from_environment), asked, days, now_ms())
+        found = check_streams(Board(client, connection_from_environment), asked, now_ms())
     # What is wrong comes first: Nagios shows one line.
     found = sorted(found, key=lambda row: row.is_well)
     if as_json:

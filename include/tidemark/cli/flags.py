@@ -31,7 +31,7 @@ def show(
     stream: StreamName,
     day: Annotated[
         str | None,
-        typer.Option(metavar="DAY", help="UTC: 2026-11-15; without it the last 24 hours."),
+        typer.Argument(metavar="DAY", help="UTC: 2026-11-15; without it the last 24 hours."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -43,13 +43,13 @@ def show(
     from tidemark.drive.services import now_ms
     from tidemark.inspect.flags import view_flags
     from tidemark.ledger.zookeeper import open_session
-    from tidemark.names import HOUR_MS, Hour, hours_of_day
+    from tidemark.names import HOUR_MS, Day, Hour, hours_of_day
     from tidemark.storage import open_storage
 
     configured = load_stream(streams_file(), stream)
     now = now_ms()
     last = [Hour(Hour.of(now).start_ms - back * HOUR_MS) for back in range(24, 0, -1)]
-    hours = hours_of_day(day) if day else tuple(last)
+    hours = hours_of_day(str(Day(day))) if day else tuple(last)
     storage = open_storage(configured.root, connection_from_environment)
     with progress(f"Reading the flags of {stream}"), open_session(connection_from_environment) as client:
         found = view_flags(client, stream, hours, storage, now)
@@ -82,7 +82,7 @@ def accept(
     wanted = Hour.parse(hour)
     if not reason.strip():
         raise WrongUse(f"Cannot accept {stream}/{wanted}: found an empty reason, wanted one that others understand")
-    with open_session(connection_from_environment) as client:
+    with progress(f"Looking at {stream}/{wanted}"), open_session(connection_from_environment) as client:
         gaps = [gap for gap in StreamLedger(client, stream).hour(wanted).value.gaps if gap.accepted is None]
     for gap in gaps:
         others = f", and {gap.more} further gaps" if gap.more else ""

@@ -134,14 +134,13 @@ def _show_line(found: "Located", as_json: bool) -> None:
             "shard": place.shard,
             "offset": line.offset,
             "cursor": found.cursor,
-            "epoch_ms": line.time_ms,
             "file": place.path,
             "start": place.start,
             "end": place.end,
             "source": place.source,
-            "message": line.message.decode(errors="replace"),
         }
-        typer.echo(json.dumps(value, ensure_ascii=False))
+        sys.stdout.buffer.write(line_as_json(line.time_ms, line.message, value))
+        sys.stdout.buffer.flush()
         return
     typer.echo(f"shard {place.shard} offset {line.offset} (cursor {found.cursor}) at {isoformat(line.time_ms)}")
     typer.echo(f"{place.path} bytes [{place.start}, {place.end})")

@@ -9,6 +9,7 @@ from tidemark.cli.output import print_json
 from tidemark.cli.progress import progress
 from tidemark.cli.words import AsJson, StreamName, Yes
 from tidemark.environment import connection_from_environment, streams_file
+from tidemark.errors import WrongUse
 
 if TYPE_CHECKING:
     from tidemark.config import Stream
@@ -33,6 +34,8 @@ def retain(
     from tidemark.config import load_stream
     from tidemark.names import Task
 
+    if execute is not None and as_json:
+        raise WrongUse("Cannot use both --execute and --json: only the list is JSON")
     configured = load_stream(streams_file(), stream)
     task = Task(name=f"tidemark retain {stream}", attempt=1)
     if execute is not None:
@@ -61,8 +64,9 @@ def _list(stream: "Stream", task: "Task", *, force: bool, as_json: bool) -> None
 def _remove(stream: "Stream", token: str, task: "Task", *, force: bool, yes: bool) -> None:
     from tidemark.drive.retain import find_listed_days, remove_old_days
 
-    days = find_listed_days(stream, token, connection_from_environment)
-    typer.echo(f"Removed from {stream.root}, with flags and files: {', '.join(str(day) for day in days)}")
+    with progress(f"Looking for the list of {stream.name}"):
+        days = find_listed_days(stream, token, connection_from_environment)
+    typer.echo(f"To be removed from {stream.root}, with flags and files: {', '.join(str(day) for day in days)}")
     confirm(f"Remove {len(days)} days of {stream.name}?", yes=yes)
     with progress(f"Removing days of {stream.name}") as bar:
         removed = remove_old_days(

@@ -127,8 +127,8 @@ def retire(stream: StreamName, timeline: TimelineNumber, yes: Yes = False) -> No
 
     Exit code 1 when the answer is no.
     """
-    valid_stream(stream)
-    typer.echo(f"Records that the topic of timeline {timeline} gets from now on are not read.")
+    found = _look_at(stream, timeline).timeline
+    typer.echo(f"Records that its topic, {found.topic} on {found.cluster}, gets from now on are not read.")
     confirm(f"Retire timeline {timeline} of {stream}?", yes=yes)
     act = _retire(stream, timeline, abandoned=False)
     typer.echo(f"Timeline {timeline} of {stream} is retired: {act}")
@@ -141,14 +141,22 @@ def abandon(stream: StreamName, timeline: TimelineNumber, yes: Yes = False) -> N
     It becomes a gap on record, which holds its hours. For a cluster that is gone for good. Exit code 1 when the answer
     is no.
     """
-    for view in _views(stream):
-        if view.order == timeline:
-            for shard in view.shards:
-                if not shard.completed:
-                    typer.echo(f"Given up: {_describe(shard)}")
+    for shard in _look_at(stream, timeline).shards:
+        if not shard.completed:
+            typer.echo(f"Given up: {_describe(shard)}")
     confirm(f"Abandon timeline {timeline} of {stream}?", yes=yes)
     act = _retire(stream, timeline, abandoned=True)
     typer.echo(f"Timeline {timeline} of {stream} is abandoned: {act}")
+
+
+def _look_at(stream: str, timeline: int) -> "TimelineView":
+    """Told before anybody is asked."""
+    views = {view.order: view for view in _views(stream)}
+    if timeline not in views:
+        raise WrongUse(f"Cannot find timeline {timeline} of {stream}: it has {', '.join(map(str, views))}")
+    view = views[timeline]
+    typer.echo(f"Timeline {timeline} of {stream} is {view.state}, {view.completed} of its shards are completed.")
+    return view
 
 
 def _retire(stream: str, timeline: int, *, abandoned: bool) -> str:
@@ -175,12 +183,19 @@ def _read_latest(path: Path) -> list[int]:
 
 
 def _views(stream: str) -> "list[TimelineView]":
+    from tidemark.config import load_stream
+    from tidemark.inspect.offsets import NeverPlanned
     from tidemark.inspect.timelines import view_timelines
     from tidemark.ledger.zookeeper import open_session
 
     valid_stream(stream)
     with progress(f"Reading the timelines of {stream}"), open_session(connection_from_environment) as client:
-        return view_timelines(client, stream)
+        try:
+            return view_timelines(client, stream)
+        except NeverPlanned:
+            # A name that is not even configured is a wrong one.
+            load_stream(streams_file(), stream)
+            raise
 
 
 def _announce(stream: str, outlook: "SwitchOutlook") -> None:

@@ -67,16 +67,17 @@ def evict(
 
     if not _WORKER.fullmatch(worker):
         raise WrongUse(f"Cannot evict {worker!r}: wanted a worker's name such as worker-0000000101")
-    with open_session(connection_from_environment) as client:
-        holdings = find_holdings(client, worker)
-        if not holdings:
-            _say_that_nothing_is_held(worker, _lives(client, worker))
-            return
-        _announce(worker, holdings)
-        confirm("Evict it?", yes=yes)
+    with progress(f"Looking at {worker}"), open_session(connection_from_environment) as client:
+        holdings, lives = find_holdings(client, worker), _lives(client, worker)
+    if not holdings:
+        _say_that_nothing_is_held(worker, lives)
+        return
+    _announce(worker, holdings)
+    confirm("Evict it?", yes=yes)
+    with progress(f"Evicting {worker}") as bar, open_session(connection_from_environment) as client:
         for holding in holdings:
             was_held = free(client, worker, holding)
-            typer.echo(f"{holding}: {'freed' if was_held else 'not held any more'}")
+            bar.say(f"{holding}: {'freed' if was_held else 'not held any more'}")
 
 
 def describe_lease(lease: "LeaseView") -> str:

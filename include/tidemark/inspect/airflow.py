@@ -7,6 +7,7 @@ from tidemark.environment import Connections
 from tidemark.errors import ServiceUnreachable, WrongUse
 from tidemark.names import Hour, isoformat
 
+_PATIENCE_S = 10
 _WORKING = ("failed", "upstream_failed", "up_for_retry", "running", "deferred", "queued", "scheduled")
 
 
@@ -19,7 +20,7 @@ class AskAirflow:
 
     def __call__(self, stream: str, hour: Hour) -> list[str]:
         try:
-            self._api = self._api or AirflowApi.connect(self._connections)
+            self._api = self._api or AirflowApi.connect(self._connections, timeout_s=_PATIENCE_S)
             return list(_notes(self._api, f"ingest_{stream}", hour))
         except (WrongUse, ServiceUnreachable) as error:
             return [f"Airflow was not asked: {error}"]

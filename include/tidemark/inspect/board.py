@@ -208,12 +208,16 @@ class Board:
 
     def calendars(self, streams: Sequence[Stream], days: Sequence[str], now_ms: int) -> list[Calendar]:
         """The days that have no node are those that nothing was written to: their hours are judged all the same."""
-        found = read_many(self._client, {paths.positions(stream.name): None for stream in streams}, Positions)
-        known = self._days.read([(stream.name, day) for stream in streams for day in days])
-        return [
-            _calendar(stream, found.get(paths.positions(stream.name), Positions()), known, days, now_ms)
-            for stream in streams
-        ]
+        return self._calendars(streams, [days] * len(streams), self._positions(streams), now_ms)
+
+    def standing(self, streams: Sequence[Stream], now_ms: int) -> list[Calendar]:
+        """What a stream is judged by: the days, however old and up to the present one, of which an hour has no flag
+        yet or waits for the next, and the newest of the finished ones, for its newest ready hour."""
+        positions = self._positions(streams)
+        until_ms = Hour.of(now_ms).end_ms
+        ledgers = _ListedDays.of_all(self._client, streams)
+        days = [_days_to_judge(*both, until_ms) for both in zip(ledgers, positions, strict=True)]
+        return self._calendars(streams, days, positions, now_ms)
 
     def facts(self, stream: Stream, days: Sequence[str]) -> list[FlagFacts]:
         """Of every hour with a flag, in the order of time; a flag that retention has deleted is left out."""
@@ -247,6 +251,19 @@ class Board:
                 flags.append(read_hour_flag(storage, hour, revision))
         return flags
 
+    def _positions(self, streams: Sequence[Stream]) -> list[Positions]:
+        names = [paths.positions(stream.name) for stream in streams]
+        found = read_many(self._client, dict.fromkeys(names), Positions)
+        return [found.get(name, Positions()) for name in names]
+
+    def _calendars(
+        self, streams: Sequence[Stream], days: Sequence[Sequence[str]], positions: Sequence[Positions], now_ms: int
+    ) -> list[Calendar]:
+        """Of each stream its own days."""
+        wanted = list(zip(streams, days, positions, strict=True))
+        known = self._days.read([(stream.name, day) for stream, its, _ in wanted for day in its])
+        return [_calendar(stream, standing, known, its, now_ms) for stream, its, standing in wanted]
+
     def _read_facts(self, root: str, hour: Hour, revision: int) -> FlagFacts | None:
         with suppress(NotFound):
             newest = read_hour_flag(self._storages[root], hour, revision)
@@ -262,12 +279,28 @@ class Board:
         return None
 
 
-def unfinished_calendar(client: KazooClient, stream: Stream, connections: Connections, now_ms: int) -> Calendar:
-    """The days, up to the present one, of which an hour has no flag yet or waits for the next."""
-    ledger = StreamLedger(client, stream.name)
-    days = unfinished_days(ledger, ledger.positions().value, Hour.of(now_ms).end_ms)
-    (calendar,) = Board(client, connections).calendars([stream], days, now_ms)
-    return calendar
+class _ListedDays(StreamLedger):
+    """With its lists of days as they were read, together with those of other streams."""
+
+    def __init__(self, client: KazooClient, stream: str, names: Mapping[str, Sequence[str]]) -> None:
+        super().__init__(client, stream)
+        self._names = names
+
+    @classmethod
+    def of_all(cls, client: KazooClient, streams: Sequence[Stream]) -> "list[_ListedDays]":
+        folders = [folder(stream.name) for stream in streams for folder in (paths.days, paths.open_days)]
+        names = children_of_many(client, dict.fromkeys(folders))
+        return [cls(client, stream.name, names) for stream in streams]
+
+    def days(self) -> list[str]:
+        return sorted(self._names.get(paths.days(self.stream), ()))
+
+    def open_days(self) -> list[str]:
+        return sorted(self._names.get(paths.open_days(self.stream), ()))
+
+
+def _days_to_judge(ledger: StreamLedger, positions: Positions, until_ms: int) -> list[str]:
+    return sorted({*unfinished_days(ledger, positions, until_ms), *ledger.days()[-1:]})
 
 
 def _calendar(

@@ -5,13 +5,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from tidemark.config import Stream
-from tidemark.inspect.board import Board, Calendar, last_days
+from tidemark.inspect.board import Board, Calendar
 from tidemark.names import Hour
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamCheck:
-    """`held`: hours that should be ready and are not, the oldest first."""
+    """`held`: hours that should be ready and are not, however old, the oldest first."""
 
     stream: str
     was_planned: bool
@@ -43,8 +43,8 @@ class StreamCheck:
         }
 
 
-def check_streams(board: Board, streams: Sequence[Stream], days: int, now_ms: int) -> list[StreamCheck]:
-    return [_check(calendar) for calendar in board.calendars(streams, last_days(now_ms, days), now_ms)]
+def check_streams(board: Board, streams: Sequence[Stream], now_ms: int) -> list[StreamCheck]:
+    return [_check(calendar) for calendar in board.standing(streams, now_ms)]
 
 
 def _check(calendar: Calendar) -> StreamCheck:

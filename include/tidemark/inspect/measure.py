@@ -8,11 +8,10 @@ from tidemark import metrics
 from tidemark.config import Stream
 from tidemark.environment import Connections
 from tidemark.index import read_index
-from tidemark.inspect.board import in_time_ms, unfinished_calendar
+from tidemark.inspect.board import Board, in_time_ms
 from tidemark.inspect.offsets import view_offsets
 from tidemark.inspect.timelines import view_timelines
 from tidemark.inspect.workers import view_lease
-from tidemark.ledger.stream import StreamLedger
 from tidemark.manifest import Manifest
 from tidemark.metrics import Figures
 from tidemark.names import Hour, parse_subject
@@ -30,7 +29,7 @@ def measure_standing(client: KazooClient, stream: Stream, connections: Connectio
 
     Without an open shard there is no lag in time; without an hour that is not ready, none that is due.
     """
-    calendar = unfinished_calendar(client, stream, connections, now_ms)
+    (calendar,) = Board(client, connections).standing([stream], now_ms)
     lease, oldest = view_lease(client, stream.name), calendar.oldest_open
     figures: dict[metrics.Metric, float] = {
         metrics.HELD_HOURS: len(calendar.held()),

@@ -17,7 +17,7 @@ from tidemark.config import Stream
 from tidemark.drive.services import attributes_of
 from tidemark.environment import WEBHDFS, ZOOKEEPER, Connection, Connections, kafka_connection
 from tidemark.errors import ServiceUnreachable, TidemarkError, WrongUse
-from tidemark.inspect.board import Board, Calendar, last_days, unfinished_calendar
+from tidemark.inspect.board import Board, Calendar, last_days
 from tidemark.kafka import KafkaCluster, Offsets
 from tidemark.ledger.records import ShardPosition
 from tidemark.ledger.stream import StreamLedger
@@ -178,7 +178,8 @@ class _Checker:
         )
 
     def _calendar(self, client: KazooClient, stream: Stream) -> Calendar:
-        return unfinished_calendar(client, stream, self.connections, self.now_ms)
+        (calendar,) = Board(client, self.connections).standing([stream], self.now_ms)
+        return calendar
 
     def _check_storage(self, stream: Stream) -> Iterator[Check]:
         service = stream.root.partition(":")[0]

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from kazoo.client import KazooClient
 
-from tidemark.errors import TidemarkError
+from tidemark.inspect.offsets import NeverPlanned
 from tidemark.ledger.records import Positions, Timeline
 from tidemark.ledger.stream import StreamLedger
 from tidemark.lineage import Cursor, cursor_of, growths, parents_of
@@ -48,11 +48,11 @@ class TimelineView:
 
 
 def view_timelines(client: KazooClient, stream: str) -> list[TimelineView]:
-    """Raise TidemarkError for a stream that was never planned."""
+    """Raise NeverPlanned for a stream that has none yet."""
     ledger = StreamLedger(client, stream)
     timelines, positions = ledger.timelines(), ledger.positions().value
     if not timelines:
-        raise TidemarkError(f"Cannot show the timelines of {stream}: it was never planned, and so has none stored yet")
+        raise NeverPlanned(f"Cannot show the timelines of {stream}: it was never planned, and so has none stored yet")
     return [
         TimelineView(order=order, timeline=timeline, shards=tuple(_shards_of(order, timelines, positions)))
         for order, timeline in sorted(timelines.items())

@@ -4,6 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from tidemark.inspect.board import Calendar, FlagFacts
+from tidemark.inspect.check import StreamCheck
 from tidemark.inspect.offsets import StreamOffsets
 from tidemark.inspect.workers import LeaseView, WorkerView
 from tidemark.ledger.records import Timeline
@@ -11,13 +12,14 @@ from tidemark.lineage import parents_of
 from tidemark.publish.flag import Flag
 
 
-def summary(calendar: Calendar) -> dict[str, Any]:
-    newest = calendar.newest_ready
+def summary(calendar: Calendar, check: StreamCheck) -> dict[str, Any]:
+    """The days that are shown, beside what `tidemark check` says of all."""
+    newest = check.newest_ready
     return {
         "stream": calendar.stream,
         "watermark_ms": calendar.watermark_ms,
         "newest_ready": str(newest) if newest else None,
-        "held": len(calendar.held()),
+        "held": len(check.held),
         "days": [
             {"day": day, "states": [cell.state for cell in cells], "revisions": [cell.revision for cell in cells]}
             for day, cells in calendar.days.items()

@@ -26,6 +26,7 @@ from tidemark.drive.why import why
 from tidemark.environment import ZOOKEEPER, streams_file
 from tidemark.errors import ServiceUnreachable, TidemarkError
 from tidemark.inspect.board import Board, last_days
+from tidemark.inspect.check import check_streams
 from tidemark.names import Hour, moment, valid_stream
 from tidemark_airflow.board import answers
 from tidemark_airflow.connections import connection_from_server
@@ -125,16 +126,16 @@ def file(name: str) -> FileResponse:
 def streams(found: VisibleStreams, days: Days = 2) -> Any:
     now = now_ms()
     with open_board() as board:
-        calendars = board.calendars(found, last_days(now, days), now)
-    return {"now_ms": now, "streams": [answers.summary(calendar) for calendar in calendars]}
+        calendars, checks = board.calendars(found, last_days(now, days), now), check_streams(board, found, now)
+    return {"now_ms": now, "streams": [answers.summary(*both) for both in zip(calendars, checks, strict=True)]}
 
 
 @app.get("/api/streams/{stream}/calendar")
 def calendar(stream: VisibleStream, days: Days = 60) -> Any:
     now = now_ms()
     with open_board() as board:
-        (found,) = board.calendars([stream], last_days(now, days), now)
-    return {"now_ms": now, "topic": stream.topic, "owner": stream.owner, **answers.summary(found)}
+        (found,), (check,) = board.calendars([stream], last_days(now, days), now), check_streams(board, [stream], now)
+    return {"now_ms": now, "topic": stream.topic, "owner": stream.owner, **answers.summary(found, check)}
 
 
 @app.get("/api/streams/{stream}/flags")

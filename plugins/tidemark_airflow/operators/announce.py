@@ -51,7 +51,8 @@ class AnnounceOperator(BaseOperator):
             events = list(InletEventsAccessors([asset])[asset].after(since.isoformat()))
         except AirflowRuntimeError as error:
             # 3.3.2 has no answer while a run that one of the events started is queued.
-            self.log.warning("Airflow cannot say which events it has, the next run asks again: %s", error)
+            told = "Airflow cannot say which events it has, the next run asks again: %s stream=%s asset=%s"
+            self.log.warning(told, error, self.stream, asset.uri)
             return None
         found = ((event.partition_key, (event.extra or {}).get("revision")) for event in events)
         return {(key, revision) for key, revision in found if key and isinstance(revision, int)}

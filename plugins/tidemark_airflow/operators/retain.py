@@ -21,7 +21,8 @@ class ListOldDaysOperator(BaseOperator):
 
         listed = list_old_days(self.stream, connection_from_airflow, task_of(context))
         for old in listed.days:
-            self.log.info("%s %s", old.day, f"stays: {old.held}" if old.held else "is removed next")
+            found = f"stays: {old.held}" if old.held else "is removed next"
+            self.log.info("%s stream=%s day=%s", found, self.stream.name, old.day)
         return listed.token
 
 

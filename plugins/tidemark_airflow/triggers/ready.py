@@ -49,5 +49,5 @@ class ReadyTrigger(BaseTrigger):
         try:
             return ready_revision(shared_client(connection), self.stream, parse_subject(self.subject))
         except ServiceUnreachable as error:
-            self.log.warning("%s", error)
+            self.log.warning("%s stream=%s hour=%s", error, self.stream, self.subject)
             return 0

@@ -140,7 +140,7 @@ async function showAll() {
   });
   offer(answer.streams.map((row) => row.stream));
   renew("all", rows.map((row) => row.map((part) => part.outerHTML ?? part)), () => [
-    make("h2", {}, "The last two days of each stream, those with hours that should be ready first"),
+    make("h2", {}, "The last two days of each stream, those with hours that should be ready first, however old"),
     rows.length
       ? table(["stream", "hours (UTC), the oldest first", "newest ready", "consumed up to, ago", "should be ready, is not"], rows)
       : make("p", {}, "There is no stream whose DAG you may see."),
