@@ -12,6 +12,7 @@ from tidemark.inspect.board import Board, in_time_ms
 from tidemark.inspect.offsets import view_offsets
 from tidemark.inspect.timelines import view_timelines
 from tidemark.inspect.workers import view_lease
+from tidemark.ledger.stream import StreamLedger
 from tidemark.manifest import Manifest
 from tidemark.metrics import Figures
 from tidemark.names import Hour, parse_subject
