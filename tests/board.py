@@ -1,11 +1,15 @@
 """What the tests of the board look at: a stream with an empty hour, and one with a gap whose reason is markup."""
 
+import sqlite3
+from contextlib import closing
 from typing import NoReturn
 
+from sqlalchemy import make_url
 from tests.pipeline import TASK, interval_of
 from tests.services import KafkaTopic, Sent, connections_of
 
 from tidemark.config import Stream
+from tidemark.demo.airflow import AirflowClient
 from tidemark.drive.acts import accept_hour
 from tidemark.drive.archive import archive_stream
 from tidemark.drive.consume import consume_interval
@@ -13,7 +17,7 @@ from tidemark.drive.plan import plan_interval
 from tidemark.drive.publish import publish_stream
 from tidemark.drive.services import now_ms
 from tidemark.inspect.board import last_days
-from tidemark.names import Hour
+from tidemark.names import Hour, isoformat
 from tidemark.stack import Stack
 
 # The board shows the last days: these hours are a week old whenever the tests run.
@@ -46,3 +50,31 @@ def _run(stream: Stream, stack: Stack, hour: Hour) -> None:
 
 def _no_spark() -> NoReturn:
     raise AssertionError("an hour without records needs no Spark")
+
+
+def begin_run(stack: Stack, dag: str, hour: Hour) -> str:
+    """A run of the hour whose `plan` ended well and whose mapped `announce` runs; the DAG is paused, nothing starts.
+
+    It is made by Airflow; what its scheduler would then note of the tasks is put into its database.
+    """
+    login = stack.login()
+    airflow = AirflowClient(login.address, login.user, login.password, stack.environment())
+    run = f"manual__{hour}"
+    body = {
+        "dag_run_id": run,
+        "logical_date": isoformat(hour.start_ms),
+        "data_interval_start": isoformat(hour.start_ms),
+        "data_interval_end": isoformat(hour.end_ms),
+    }
+    answer = airflow._request("POST", f"/api/v2/dags/{dag}/dagRuns", json=body)
+    assert answer.ok or answer.status_code == 409, answer.text
+    database = make_url(stack.environment()["AIRFLOW__DATABASE__SQL_ALCHEMY_CONN"]).database
+    assert database
+    with closing(sqlite3.connect(database, timeout=60)) as connection, connection:
+        for second, (task, state, map_index) in enumerate((("plan", "success", -1), ("announce", "running", 0))):
+            connection.execute(
+                "UPDATE task_instance SET state = ?, map_index = ?, try_number = 1, start_date = ?"
+                " WHERE dag_id = ? AND run_id = ? AND task_id = ?",
+                (state, map_index, f"2026-01-01 00:00:0{second}.000000", dag, run, task),
+            )
+    return run

@@ -17,6 +17,9 @@ from websockets.sync.client import ClientConnection, connect
 _NAMES = ("chromium", "chromium-browser", "google-chrome")
 
 
+ALT, CTRL = 1, 2
+
+
 class Page:
     def __init__(self, connection: ClientConnection) -> None:
         self._connection = connection
@@ -48,9 +51,18 @@ class Page:
     def wait_for(self, script: str) -> None:
         wait_until(lambda: bool(self.run(script)), f"the page has {script}", within_s=120)
 
-    def press(self, key: str) -> None:
+    def press(self, key: str, modifiers: int = 0) -> None:
         for kind in ("keyDown", "keyUp"):
-            self.send("Input.dispatchKeyEvent", type=kind, key=key, code=key)
+            self.send("Input.dispatchKeyEvent", type=kind, key=key, code=key, modifiers=modifiers)
+
+    def click(self, x: float, y: float, modifiers: int = 0) -> None:
+        for kind in ("mousePressed", "mouseReleased"):
+            self.send("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1, modifiers=modifiers)
+
+    def addresses(self) -> list[str]:
+        """Of all that is open in the browser."""
+        targets = self.send("Target.getTargets")["targetInfos"]
+        return [target["url"] for target in targets if target["type"] == "page"]
 
     def prefer(self, scheme: str) -> None:
         self.send("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])

@@ -6,18 +6,18 @@ from typing import Any
 
 import pytest
 import requests
-from tests.board import FIRST, MARKUP, SECOND, THIRD, fill
+from tests.board import FIRST, MARKUP, SECOND, THIRD, begin_run, fill
 from tests.pipeline import interval_of
 from tests.rights import NARROW, THEIRS, token_of
 
 from tidemark.config import load_stream
 from tidemark.demo.airflow import AirflowClient
 from tidemark.environment import repository_folder
-from tidemark.names import HOUR_MS, Hour, isoformat
+from tidemark.names import HOUR_MS, Hour
 from tidemark.stack import Stack
 
 OTHERS = "young"
-OF_A_STREAM = ("calendar?days=92", "flags?days=92", "offsets", f"hours/{FIRST}")
+OF_A_STREAM = ("calendar?days=92", "flags?days=92", "timelines", "offsets", f"hours/{FIRST}")
 OF_ALL = ("", "files/board.js", "files/board.css", "api/streams", "api/workers")
 Get = Callable[..., requests.Response]
 
@@ -114,20 +114,27 @@ def test_an_hour_is_explained_in_the_words_of_why_with_its_flag(narrow: Get) -> 
     assert (wrong.status_code, "wanted UTC" in wrong.json()["detail"]) == (400, True)
 
 
-def test_an_hour_names_its_run(server: Stack, narrow: Get) -> None:
-    login = server.login()
-    airflow = AirflowClient(login.address, login.user, login.password, server.environment())
-    # Its DAG is paused: the run stays as it is.
-    run = {
-        "dag_run_id": "manual__test",
-        "logical_date": isoformat(FIRST.start_ms),
-        "data_interval_start": isoformat(FIRST.start_ms),
-        "data_interval_end": isoformat(FIRST.end_ms),
-    }
-    answer = airflow._request("POST", f"/api/v2/dags/ingest_{THEIRS}/dagRuns", json=run)
-    assert answer.ok, answer.text
+def test_an_hour_names_its_run_and_which_of_its_tasks_have_a_log(server: Stack, narrow: Get) -> None:
+    run = begin_run(server, f"ingest_{THEIRS}", FIRST)
     (found,) = narrow(f"api/streams/{THEIRS}/hours/{FIRST}").json()["runs"]
-    assert found == {"dag": f"ingest_{THEIRS}", "run": "manual__test", "state": "queued", "tasks": []}
+    tasks = found.pop("tasks")
+    assert found == {"dag": f"ingest_{THEIRS}", "run": run, "state": "queued"}
+    assert tasks == [
+        {"task": "plan", "map_index": -1, "state": "success", "try": 1},
+        # The address of a mapped task's log names which one it is.
+        {"task": "announce", "map_index": 0, "state": "running", "try": 1},
+    ]
+
+
+def test_what_airflow_knows_of_an_hour_that_is_not_ready_the_server_asks_itself(server: Stack, narrow: Get) -> None:
+    dag = f"ingest_{THEIRS}"
+    paused = f"the DAG {dag} is paused: nothing is scheduled until it is not (airflow dags unpause {dag})"
+    answer = narrow(f"api/streams/{THEIRS}/hours/{THIRD}").json()
+    assert answer["notes"][-2] == paused
+    assert answer["notes"][-1].startswith(f"Airflow never scheduled a run of {dag} for this hour; ")
+    run = begin_run(server, dag, THIRD)
+    answer = narrow(f"api/streams/{THEIRS}/hours/{THIRD}").json()
+    assert answer["notes"][-3:] == [paused, f"the run {run} is queued", "its task announce is running, try 1"]
 
 
 def test_facts_of_flags_and_offsets_are_those_of_the_command_line(narrow: Get) -> None:
@@ -139,6 +146,13 @@ def test_facts_of_flags_and_offsets_are_those_of_the_command_line(narrow: Get) -
     offsets: dict[str, Any] = narrow(f"api/streams/{THEIRS}/offsets").json()
     assert offsets["lag"] == 1
     assert [(row["shard"], row["next"]) for row in offsets["shards"]] == [("0001-0", 0), ("0001-1", 5)]
-    assert [(row["timeline"], row["parents"]) for row in offsets["shards"]] == [(1, []), (1, [])]
-    assert [row["topic"] for row in offsets["timelines"]] == ["seen"]
     assert offsets["open"] == interval_of(THIRD).shift
+
+
+def test_the_graph_of_timelines_names_the_shards_of_each_and_their_parents(narrow: Get) -> None:
+    (timeline,) = narrow(f"api/streams/{THEIRS}/timelines").json()
+    assert (timeline["order"], timeline["cluster"], timeline["topic"], timeline["state"]) == (1, "main", "seen", "open")
+    assert [(row["shard"], row["parents"], row["next"]) for row in timeline["shards"]] == [
+        ("0001-0", [], 0),
+        ("0001-1", [], 5),
+    ]

@@ -20,9 +20,11 @@ from tidemark.config import Stream
 from tidemark.environment import Connections
 from tidemark.errors import NotFound
 from tidemark.inspect.offsets import StreamOffsets, view_offsets
+from tidemark.inspect.timelines import TimelineView, view_timelines
+from tidemark.inspect.why import Asked, AsksAirflow, HourAnswer, explain_hour
 from tidemark.inspect.workers import LeaseView, WorkerView, view_leases, view_workers
 from tidemark.ledger import paths
-from tidemark.ledger.records import DayRecord, HourRecord, HourState, Positions, Timeline
+from tidemark.ledger.records import DayRecord, HourRecord, HourState, Positions
 from tidemark.ledger.stream import StreamLedger
 from tidemark.ledger.zookeeper import Watch, children_of_many, read_many
 from tidemark.names import HOUR_MS, Hour, duration_ms, hours_of_day, milliseconds
@@ -228,7 +230,7 @@ class Board:
             for hh, revision in found.revisions.items()
             if revision
         ]
-        self._storages.setdefault(stream.root, open_storage(stream.root, self._connections))
+        self._storage(stream)
         with ThreadPoolExecutor(_READERS) as readers:
             found = readers.map(lambda asked: self._facts(*asked), wanted)
             return sorted((facts for facts in found if facts), key=lambda facts: facts.hour)
@@ -236,15 +238,26 @@ class Board:
     def offsets(self, stream: Stream) -> StreamOffsets:
         return view_offsets(self._client, stream.name, self._connections)
 
-    def timelines(self, stream: Stream) -> dict[int, Timeline]:
-        return StreamLedger(self._client, stream.name).timelines()
+    def timelines(self, stream: Stream) -> list[TimelineView]:
+        return view_timelines(self._client, stream.name)
+
+    def why(self, stream: Stream, hour: Hour, ask_airflow: AsksAirflow, now_ms: int) -> HourAnswer:
+        asked = Asked(
+            client=self._client,
+            stream=stream,
+            connections=self._connections,
+            storage=self._storage(stream),
+            ask_airflow=ask_airflow,
+            now_ms=now_ms,
+        )
+        return explain_hour(asked, hour)
 
     def workers(self) -> tuple[list[WorkerView], list[LeaseView]]:
         return view_workers(self._client), view_leases(self._client)
 
     def revisions(self, stream: Stream, hour: Hour, newest: int) -> list[Flag]:
         """The flags of the hour, the newest first; at most the last twenty of them, without those that are gone."""
-        storage = self._storages.setdefault(stream.root, open_storage(stream.root, self._connections))
+        storage = self._storage(stream)
         flags: list[Flag] = []
         for revision in range(newest, max(0, newest - _SHOWN_REVISIONS), -1):
             with suppress(NotFound):
@@ -263,6 +276,9 @@ class Board:
         wanted = list(zip(streams, days, positions, strict=True))
         known = self._days.read([(stream.name, day) for stream, its, _ in wanted for day in its])
         return [_calendar(stream, standing, known, its, now_ms) for stream, its, standing in wanted]
+
+    def _storage(self, stream: Stream) -> Storage:
+        return self._storages.setdefault(stream.root, open_storage(stream.root, self._connections))
 
     def _read_facts(self, root: str, hour: Hour, revision: int) -> FlagFacts | None:
         with suppress(NotFound):

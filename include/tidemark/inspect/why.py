@@ -20,6 +20,9 @@ from tidemark.publish.flag import read_hour_flag
 from tidemark.publish.rule import Cause, Reason, reasons_against
 from tidemark.storage import Storage
 
+AsksAirflow = Callable[[str, Hour], list[str]]
+"""What Airflow knows of a stream's hour."""
+
 _AIRFLOW_MAY_KNOW = {Cause.NEVER_PLANNED, Cause.LAGGING, Cause.NOT_ARCHIVED}
 
 
@@ -92,7 +95,7 @@ class Asked:
     stream: Stream
     connections: Connections
     storage: Storage
-    ask_airflow: Callable[[str, Hour], list[str]]
+    ask_airflow: AsksAirflow
     now_ms: int
 
     @property

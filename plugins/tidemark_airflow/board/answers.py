@@ -1,14 +1,14 @@
 """What the board's routes answer, as JSON."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
+from tidemark.inspect.airflow import Run
 from tidemark.inspect.board import Calendar, FlagFacts
 from tidemark.inspect.check import StreamCheck
 from tidemark.inspect.offsets import StreamOffsets
+from tidemark.inspect.timelines import TimelineView
 from tidemark.inspect.workers import LeaseView, WorkerView
-from tidemark.ledger.records import Timeline
-from tidemark.lineage import parents_of
 from tidemark.publish.flag import Flag
 
 
@@ -38,12 +38,10 @@ def facts(found: FlagFacts) -> dict[str, Any]:
     }
 
 
-def offsets(found: StreamOffsets, timelines: Mapping[int, Timeline]) -> dict[str, Any]:
+def offsets(found: StreamOffsets) -> dict[str, Any]:
     rows = [
         {
             "shard": str(row.shard),
-            "timeline": row.shard.timeline,
-            "parents": [str(parent) for parent in parents_of(row.shard, timelines)],
             "next": row.next,
             "end": row.end,
             "lag": row.lag,
@@ -52,25 +50,26 @@ def offsets(found: StreamOffsets, timelines: Mapping[int, Timeline]) -> dict[str
         }
         for row in found.shards
     ]
-    return {
-        "lag": found.lag,
-        "open": found.open,
-        "number": found.number,
-        "shards": rows,
-        "timelines": [_timeline(order, timeline, found) for order, timeline in sorted(timelines.items())],
-    }
+    return {"lag": found.lag, "open": found.open, "number": found.number, "shards": rows}
 
 
-def _timeline(order: int, timeline: Timeline, found: StreamOffsets) -> dict[str, Any]:
-    shards = [row for row in found.shards if row.shard.timeline == order]
+def timeline(found: TimelineView) -> dict[str, Any]:
     return {
-        "order": order,
-        "cluster": timeline.cluster,
-        "topic": timeline.topic,
-        "switched_ms": timeline.switched_ms,
-        "closed": timeline.ends is not None,
-        "shards": len(shards),
-        "completed": sum(row.completed for row in shards),
+        "order": found.order,
+        "cluster": found.timeline.cluster,
+        "topic": found.timeline.topic,
+        "switched_ms": found.timeline.switched_ms,
+        "state": found.state,
+        "shards": [
+            {
+                "shard": str(row.shard),
+                "parents": [str(parent) for parent in row.parents],
+                "next": row.next,
+                "end": row.end,
+                "completed": row.completed,
+            }
+            for row in found.shards
+        ],
     }
 
 
@@ -81,6 +80,20 @@ def revision(flag: Flag) -> dict[str, Any]:
         "lines": flag["counts"]["lines"],
         "added": flag["changes"]["lines"],
         "shifts": flag["changes"]["shifts"],
+    }
+
+
+def run(dag: str, found: Run) -> dict[str, Any]:
+    """Tasks that have not begun are left out: they have no log."""
+    return {
+        "dag": dag,
+        "run": found.id,
+        "state": found.state,
+        "tasks": [
+            {"task": task.id, "map_index": task.map_index, "state": task.state, "try": task.attempt}
+            for task in found.tasks
+            if task.has_begun
+        ],
     }
 
 

@@ -14,21 +14,20 @@ from airflow.api_fastapi.app import get_auth_manager
 from airflow.api_fastapi.auth.managers.models.resource_details import AccessView
 from airflow.api_fastapi.common.db.common import SessionDep
 from airflow.api_fastapi.core_api.security import GetUserDep, requires_access_dag, requires_access_view
-from airflow.models.dagrun import DagRun
-from airflow.models.taskinstance import TaskInstance
 from fastapi import Depends, FastAPI, HTTPException, Query, Request, Response
 from fastapi.responses import FileResponse, JSONResponse
-from sqlalchemy import select
+from kazoo.exceptions import KazooException
 
 from tidemark.config import Stream, load_streams
 from tidemark.drive.services import now_ms
-from tidemark.drive.why import why
 from tidemark.environment import ZOOKEEPER, streams_file
 from tidemark.errors import ServiceUnreachable, TidemarkError
+from tidemark.inspect.airflow import notes_of
 from tidemark.inspect.board import Board, last_days
 from tidemark.inspect.check import check_streams
-from tidemark.names import Hour, moment, valid_stream
+from tidemark.names import Hour, valid_stream
 from tidemark_airflow.board import answers
+from tidemark_airflow.board.runs import is_paused, runs_of
 from tidemark_airflow.connections import connection_from_server
 from tidemark_airflow.triggers.session import shared_client
 
@@ -93,6 +92,12 @@ async def tell(_: Request, error: Exception) -> JSONResponse:
     return JSONResponse({"detail": str(error)}, status_code=_STATUS[error.exit_code])
 
 
+@app.exception_handler(KazooException)
+async def tell_of_zookeeper(_: Request, error: Exception) -> JSONResponse:
+    """Such as a session without the right to a node: of an open one nobody else says it."""
+    return JSONResponse({"detail": f"Cannot ask ZooKeeper: {type(error).__name__}"}, status_code=503)
+
+
 @contextmanager
 def open_board() -> Iterator[Board]:
     """One board for the process, on one session; refuses at once what would have to wait for ZooKeeper."""
@@ -147,41 +152,31 @@ def flags(stream: VisibleStream, days: Days = 7) -> Any:
 @app.get("/api/streams/{stream}/offsets")
 def offsets(stream: VisibleStream) -> Any:
     with open_board() as board:
-        return answers.offsets(board.offsets(stream), board.timelines(stream))
+        return answers.offsets(board.offsets(stream))
+
+
+@app.get("/api/streams/{stream}/timelines")
+def timelines(stream: VisibleStream) -> Any:
+    """From the ledger alone: the graph is there when Kafka is not."""
+    with open_board() as board:
+        return [answers.timeline(found) for found in board.timelines(stream)]
 
 
 @app.get("/api/streams/{stream}/hours/{hour}")
 def hour(stream: VisibleStream, hour: str, session: SessionDep) -> Any:
     asked = Hour.parse(hour)
+    dag = dag_of(stream.name)
+    runs = runs_of(dag, asked, session)
+    notes = list(notes_of(dag, asked, is_paused(dag, session), runs))
     with open_board() as board:
-        answer = why(stream, asked, connection_from_server)
+        answer = board.why(stream, asked, lambda *_: notes, now_ms())
         revisions = [answers.revision(flag) for flag in board.revisions(stream, asked, answer.revision)]
-    runs = runs_of(dag_of(stream.name), asked, session)
-    return {**answer.as_json(), "text": answer.lines(stream.name), "revisions": revisions, "runs": runs}
-
-
-def runs_of(dag: str, hour: Hour, session: SessionDep) -> list[dict[str, Any]]:
-    """Oldest first, each with its tasks in the order in which they began."""
-    found = session.execute(
-        select(DagRun.run_id, DagRun.state)
-        .where(
-            DagRun.dag_id == dag,
-            DagRun.data_interval_start >= moment(hour.start_ms),
-            DagRun.data_interval_start < moment(hour.end_ms),
-        )
-        .order_by(DagRun.run_after)
-    )
-    return [{"dag": dag, "run": run, "state": str(state), "tasks": tasks_of(dag, run, session)} for run, state in found]
-
-
-def tasks_of(dag: str, run: str, session: SessionDep) -> list[dict[str, Any]]:
-    """Those that began: the others have no log."""
-    found = session.execute(
-        select(TaskInstance.task_id, TaskInstance.state, TaskInstance.try_number)
-        .where(TaskInstance.dag_id == dag, TaskInstance.run_id == run, TaskInstance.start_date.is_not(None))
-        .order_by(TaskInstance.start_date)
-    )
-    return [{"task": task, "state": str(state), "try": attempt} for task, state, attempt in found]
+    return {
+        **answer.as_json(),
+        "text": answer.lines(stream.name),
+        "revisions": revisions,
+        "runs": [answers.run(dag, found) for found in runs],
+    }
 
 
 @app.get("/api/workers")

@@ -35,7 +35,7 @@ const around = (() => {
 })();
 
 function readState() {
-  const values = new URLSearchParams((location.hash || around?.location.hash || "").slice(1));
+  const values = new URLSearchParams(location.hash.slice(1));
   const days = [...$("days").options].map((option) => option.value);
   return {
     stream: values.get("stream") || "",
@@ -50,14 +50,19 @@ function writeState(change) {
   if (next.stream) values.set("stream", next.stream);
   if (next.stream && next.hour) values.set("hour", next.hour);
   if (next.days !== "60") values.set("days", next.days);
-  const hash = `#${values}`;
-  if (hash !== location.hash) location.hash = hash;
+  if (String(values) !== location.hash.slice(1)) location.hash = values;
   else follow();
 }
 
 function mirrorState() {
+  if (!around) return;
   // With the path: the page around has a <base>, which a lone hash would be taken relative to.
-  if (around) around.history.replaceState(around.history.state, "", `${around.location.pathname}${location.hash}`);
+  const { pathname, search } = around.location;
+  around.history.replaceState(around.history.state, "", `${pathname}${search}${location.hash}`);
+}
+
+function followAround() {
+  if (around.location.hash !== location.hash) location.hash = around.location.hash;
 }
 
 // ---- asking the server
@@ -166,23 +171,31 @@ function legend() {
 
 // ---- one stream: its calendar
 
+const cells = new Map();
+
 async function showCalendar() {
-  const answer = await askOfStream(`calendar?days=${state.days}`);
-  if (!answer) return;
+  const { days } = state;
+  const answer = await askOfStream(`calendar?days=${days}`);
+  if (!answer || state.days !== days) return;
   const behind = answer.watermark_ms == null
     ? "nothing was ever planned for it"
     : `everything is consumed up to ${time(answer.watermark_ms)} UTC, ${duration(answer.now_ms - answer.watermark_ms)} ago`;
   $("summary").textContent = `${answer.stream}, from topic ${answer.topic}, owned by ${answer.owner}: ${behind}; ` +
     `newest ready hour ${answer.newest_ready ?? "none"}; hours that should be ready and are not: ${answer.held || "none"}.`;
   const wanted = `${answer.stream} ${answer.days.map((day) => day.day).join(" ")}`;
+  const focused = $("calendar").contains(document.activeElement) ? document.activeElement.dataset.hour : null;
   if ($("calendar").dataset.shows !== wanted) {
+    cells.clear();
     $("calendar").replaceChildren(grid(answer), legend());
     $("calendar").dataset.shows = wanted;
+    for (const cell of document.querySelectorAll("td[data-hour]")) cells.set(cell.dataset.hour, cell);
   }
   for (const day of answer.days) {
-    day.states.forEach((found, hour) => paint(cellOf(`${day.day}T${twoDigits(hour)}`), found, day.revisions[hour]));
+    day.states.forEach((found, hour) => paint(cells.get(`${day.day}T${twoDigits(hour)}`), found, day.revisions[hour]));
   }
   select();
+  // A new day makes new rows.
+  if (focused && !document.activeElement.dataset.hour) cells.get(focused)?.focus();
 }
 
 function grid(answer) {
@@ -202,10 +215,7 @@ function grid(answer) {
   return found;
 }
 
-const cellOf = (hour) => [...document.querySelectorAll("td[data-hour]")].find((cell) => cell.dataset.hour === hour);
-
 function paint(cell, found, revision) {
-  if (!cell) return;
   const label = `${cell.dataset.hour.replace("T", " ")} UTC: ${words(found, revision)}`;
   if (cell.getAttribute("aria-label") === label) return;
   cell.className = found;
@@ -216,7 +226,8 @@ function paint(cell, found, revision) {
 
 function walk(event) {
   const cell = event.target.closest("td");
-  if (!cell) return;
+  // Alt and an arrow are the browser's way back.
+  if (!cell || event.altKey || event.metaKey) return;
   const [row, column] = [Number(cell.dataset.row), Number(cell.dataset.column)];
   const last = document.querySelectorAll("tr[role=row]").length - 2;
   const goals = {
@@ -249,7 +260,7 @@ function choose(cell) {
 
 function select() {
   for (const cell of document.querySelectorAll('td[aria-selected="true"]')) cell.removeAttribute("aria-selected");
-  const cell = cellOf(state.hour);
+  const cell = cells.get(state.hour);
   cell?.setAttribute("aria-selected", "true");
   if (!document.querySelector('td[tabindex="0"]')) moveTab(cell ?? document.querySelector("td[data-hour]"));
 }
@@ -263,28 +274,36 @@ async function showHour() {
       "Choose an hour to see why it is ready, or what holds it. Arrow keys walk, Enter chooses.")]);
     return;
   }
-  if ($("detail").dataset.shows !== hour) {
-    renew("detail", hour, () => [make("h2", {}, `${stream} ${hour}`), make("p", { class: "quiet" }, "Asking…")]);
-  }
-  const answer = await askOfStream(`hours/${encodeURIComponent(hour)}`);
-  if (!answer || state.hour !== hour) return;
+  const head = make("h2", {}, `${stream} ${hour}`);
+  const isChosenNow = $("detail").dataset.shows !== hour;
+  if (isChosenNow) renew("detail", hour, () => [head, make("p", { class: "quiet" }, "Asking…")]);
+  const answer = await askOfStream(`hours/${encodeURIComponent(hour)}`).catch((error) => ({ problem: error.message }));
+  if (!answer || state.stream !== stream || state.hour !== hour) return;
+  renew("detail", answer, () => [head, ...(answer.problem ? [make("p", { class: "wrong" }, answer.problem)] : explained(answer))]);
   $("detail").dataset.shows = hour;
-  renew("detail", answer, () => [
-    make("h2", {}, `${stream} ${answer.hour}`),
+  // A screen reader is told what was chosen, and not each change of what is shown.
+  if (isChosenNow) $("told").textContent = answer.problem ?? answer.text[0];
+}
+
+function explained(answer) {
+  return [
     make("h3", {}, "What tidemark why says"),
     make("pre", {}, answer.text.join("\n")),
     make("h3", {}, "Runs and their logs"),
     ...runs(answer.runs),
     ...(answer.flag ? proof(answer.flag, answer.revisions) : []),
-  ]);
+  ];
 }
 
 function runs(found) {
   if (!found.length) return [make("p", { class: "quiet" }, "Airflow has no run of this hour; a later one may have brought it.")];
   return found.map((run) => {
     const address = `../dags/${encodeURIComponent(run.dag)}/runs/${encodeURIComponent(run.run)}`;
-    const tasks = run.tasks.map((task) => make("li", {},
-      outward(`${address}/tasks/${encodeURIComponent(task.task)}`, `log of ${task.task}`), `: ${task.state}, try ${task.try}`));
+    const tasks = run.tasks.map((task) => {
+      const mapped = task.map_index < 0 ? ["", ""] : [`/mapped/${task.map_index}`, ` ${task.map_index}`];
+      const log = outward(`${address}/tasks/${encodeURIComponent(task.task)}${mapped[0]}`, `log of ${task.task}${mapped[1]}`);
+      return make("li", {}, log, `: ${task.state}, try ${task.try}`);
+    });
     return make("div", {}, outward(address, run.run), `: ${run.state}`, make("ul", {}, ...tasks));
   });
 }
@@ -296,12 +315,13 @@ function outward(address, text) {
 }
 
 // Airflow's frame may not leave for another page by itself; a link of the page around may.
+// The same click, with its keys: a new tab stays a new tab.
 function leave(event) {
   if (!around) return;
   event.preventDefault();
   const link = around.document.createElement("a");
   link.href = event.currentTarget.href;
-  link.click();
+  link.dispatchEvent(new around.MouseEvent(event.type, event));
 }
 
 function proof(flag, revisions) {
@@ -328,7 +348,17 @@ async function showCharts() {
   renew("charts", found, () => found.length ? [
     chart(found, (row) => row.lines, "Lines an hour", number, "lines"),
     chart(found, (row) => row.delay_ms, "Lag, from an hour's end to its first flag", duration, "delay"),
+    inNumbers(found),
   ] : [make("p", { class: "quiet" }, `No hour of the last ${CHART_DAYS} days has a flag: there is nothing to draw.`)]);
+}
+
+// What the bars say: for who cannot point at them.
+function inNumbers(found) {
+  const rows = [...found].reverse().map((row) => [row.hour, number(row.lines), number(row.late), duration(row.delay_ms)]);
+  const details = make("details", {}, make("summary", {}, "In numbers"),
+    table(["hour (UTC)", "lines", "of these late", "lag of its first flag"], rows, [1, 2, 3]));
+  details.open = Boolean($("charts").querySelector("details")?.open);
+  return details;
 }
 
 function chart(rows, value, title, format, kind) {
@@ -354,51 +384,58 @@ function draw(tag, attributes, ...children) {
   return node;
 }
 
+async function showTimelines() {
+  const found = await askOfStream("timelines");
+  if (found) renew("timelines", found, () => [make("h2", {}, "Timelines"), ...timelines(found)]);
+}
+
 async function showShards() {
   const answer = await askOfStream("offsets");
   if (!answer) return;
   const rows = answer.shards.map((row) => [row.shard, number(row.next), number(row.end), number(row.lag),
     row.completed ? "completed" : time(row.watermark_ms)]);
   renew("shards", answer, () => [
-    make("h2", {}, "Timelines"), ...timelines(answer),
     make("h2", {}, `Shards: ${number(answer.lag)} records behind Kafka; ${answer.open ? `shift ${answer.open}` : "no shift"} is open`),
     table(["shard", "next", "Kafka's end", "lag", "watermark (UTC)"], rows, [1, 2, 3]),
   ]);
 }
 
 // Timelines side by side, the shards of each below one another, lines from parents to children.
-function timelines(answer) {
-  if (!answer.timelines.length) return [make("p", { class: "quiet" }, "The first plan stores the first one.")];
+function timelines(found) {
   const [wide, high, gap, top] = [250, 22, 90, 62];
   const places = new Map();
-  const columns = answer.timelines.map((row, column) => {
-    const shards = answer.shards.filter((shard) => shard.timeline === row.order);
-    shards.slice(0, DRAWN_SHARDS).forEach((shard, place) => places.set(shard.shard, [column * (wide + gap), top + place * (high + 6)]));
-    return { row, x: column * (wide + gap), more: Math.max(0, shards.length - DRAWN_SHARDS) };
+  const columns = found.map((row, column) => {
+    const x = column * (wide + gap);
+    row.shards.slice(0, DRAWN_SHARDS).forEach((shard, place) => places.set(shard.shard, [x, top + place * (high + 6)]));
+    return { row, x, more: Math.max(0, row.shards.length - DRAWN_SHARDS) };
   });
   const tall = Math.max(top, ...[...places.values()].map(([, y]) => y + high)) + 24;
-  const edges = answer.shards.flatMap((shard) => shard.parents.filter((parent) => places.has(parent) && places.has(shard.shard))
-    .map((parent) => {
-      const [[x, y], [toX, toY]] = [places.get(parent), places.get(shard.shard)];
-      return draw("path", { d: `M${x + wide} ${y + high / 2} C${x + wide + gap / 2} ${y + high / 2} ${toX - gap / 2} ${toY + high / 2} ${toX} ${toY + high / 2}` });
-    }));
-  const boxes = answer.shards.filter((shard) => places.has(shard.shard)).flatMap((shard) => {
+  const drawn = found.flatMap((row) => row.shards).filter((shard) => places.has(shard.shard));
+  const edges = drawn.flatMap((shard) => shard.parents.filter((parent) => places.has(parent)).map((parent) => {
+    const [[x, y], [toX, toY]] = [places.get(parent), places.get(shard.shard)];
+    return draw("path", { d: `M${x + wide} ${y + high / 2} C${x + wide + gap / 2} ${y + high / 2} ${toX - gap / 2} ${toY + high / 2} ${toX} ${toY + high / 2}` });
+  }));
+  const boxes = drawn.flatMap((shard) => {
     const [x, y] = places.get(shard.shard);
-    const said = shard.completed ? "completed" : `${number(shard.lag)} behind`;
     return [draw("rect", { x, y, width: wide, height: high, rx: 4, class: shard.completed ? "completed" : "" }),
-      draw("text", { x: x + 8, y: y + 15 }, `${shard.shard}: next ${number(shard.next)}, ${said}`)];
+      draw("text", { x: x + 8, y: y + 15 }, `${shard.shard}: next ${number(shard.next)}${progress(shard)}`)];
   });
   const heads = columns.flatMap(({ row, x, more }) => [
     draw("text", { x, y: 16, class: "head" }, `${row.order}: ${row.cluster}`),
     draw("text", { x, y: 33 }, row.topic.length > 34 ? `${row.topic.slice(0, 33)}…` : row.topic),
-    draw("text", { x, y: 50, class: "quiet" }, `since ${time(row.switched_ms)}, ${row.closed ? "closed" : "open"}`),
+    draw("text", { x, y: 50, class: "quiet" }, `since ${time(row.switched_ms)}, ${row.state}`),
     ...(more ? [draw("text", { x, y: tall - 6, class: "quiet" }, `and ${number(more)} shards more`)] : []),
   ]);
-  const told = answer.timelines.map((row) => `${row.order}: ${row.cluster}/${row.topic}, since ${time(row.switched_ms)}, ` +
-    `${row.shards} shards, ${row.closed ? `closed, ${row.completed} of them completed` : "open"}`).join("; then ");
+  const told = found.map((row) => `${row.order}: ${row.cluster}/${row.topic}, since ${time(row.switched_ms)}, ` +
+    `${row.shards.length} shards, ${row.state}`).join("; then ");
   const width = columns.length * (wide + gap) - gap;
   const attributes = { viewBox: `0 0 ${width} ${tall}`, width, height: tall, role: "img", "aria-label": `Timelines: ${told}`, class: "graph" };
   return [make("div", { class: "scroll" }, draw("svg", attributes, ...edges, ...boxes, ...heads))];
+}
+
+function progress(shard) {
+  if (shard.completed) return ", completed";
+  return shard.end == null ? "" : ` of ${number(shard.end)}`;
 }
 
 async function showWorkers() {
@@ -421,7 +458,7 @@ let rounds = 0;
 
 async function refresh() {
   const round = ++rounds;
-  const steps = state.stream ? [showCalendar, showHour, showCharts, showShards, showWorkers] : [showAll, showWorkers];
+  const steps = state.stream ? [showCalendar, showHour, showCharts, showTimelines, showShards, showWorkers] : [showAll, showWorkers];
   const results = await Promise.allSettled(steps.map((step) => step()));
   if (round !== rounds) return;
   const problems = [...new Set(results.filter((result) => result.status === "rejected").map((result) => result.reason.message))];
@@ -450,31 +487,37 @@ function follow() {
   $("stream").value = state.stream;
   $("days").value = state.days;
   if (before.stream !== state.stream) {
-    for (const id of ["charts", "calendar", "detail", "shards"]) clear(id);
+    for (const id of ["charts", "calendar", "detail", "timelines", "shards"]) clear(id);
     $("summary").textContent = "";
   }
   if (before.stream === state.stream && before.days === state.days && state.stream) {
     select();
-    showHour().catch((error) => renew("detail", error.message, () => [make("p", { class: "wrong" }, error.message)]));
+    showHour();
   } else refresh();
 }
 
 function takeTheme() {
-  if (!around) return;
   const root = around.document.documentElement;
   const dark = root.classList.contains("dark") || root.dataset.theme === "dark";
   const light = root.classList.contains("light") || root.dataset.theme === "light";
   if (dark || light) document.documentElement.dataset.theme = dark ? "dark" : "light";
 }
 
-takeTheme();
+if (around) {
+  const switched = new MutationObserver(takeTheme);
+  switched.observe(around.document.documentElement, { attributeFilter: ["class", "data-theme"] });
+  around.addEventListener("hashchange", followAround);
+  // The page around outlives this one.
+  window.addEventListener("pagehide", () => {
+    switched.disconnect();
+    around.removeEventListener("hashchange", followAround);
+  });
+  takeTheme();
+}
 $("stream").addEventListener("change", () => writeState({ stream: $("stream").value, hour: "" }));
 $("days").addEventListener("change", () => writeState({ days: $("days").value }));
 window.addEventListener("hashchange", follow);
-setInterval(() => {
-  takeTheme();
-  if (!document.hidden) refresh();
-}, REFRESH_MS);
+setInterval(() => document.hidden || refresh(), REFRESH_MS);
 if (!location.hash && around?.location.hash) history.replaceState(null, "", around.location.hash);
 state = { stream: null, hour: "", days: "" };
 listStreams().then(follow);
