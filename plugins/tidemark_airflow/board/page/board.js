@@ -4,6 +4,7 @@
 const REFRESH_MS = 30000;
 const CHART_DAYS = 7;
 const DRAWN_SHARDS = 16;
+const SHOWN_QUEUES = 6;
 const WORDS = {
   ready: ["ready", ""],
   revised: ["revised: late lines made a new revision", "2"],
@@ -438,11 +439,16 @@ function progress(shard) {
   return shard.end == null ? "" : ` of ${number(shard.end)}`;
 }
 
+function few(queues) {
+  const more = queues.length - SHOWN_QUEUES;
+  return [...queues.slice(0, SHOWN_QUEUES), ...(more > 0 ? [`and ${more} more`] : [])].join(", ");
+}
+
 async function showWorkers() {
   const answer = await ask("api/workers");
   const leases = answer.leases.filter((row) => !state.stream || row.stream === state.stream).map((row) =>
     [row.stream, row.held ? row.owner : "free", row.held ? `${row.task}, try ${row.try}` : "", row.epoch, time(row.renewed_ms)]);
-  const found = answer.workers.map((row) => [row.name, `${row.task}, try ${row.try}`, row.queues.slice(0, 6).join(", "), time(row.since_ms)]);
+  const found = answer.workers.map((row) => [row.name, `${row.task}, try ${row.try}`, few(row.queues), time(row.since_ms)]);
   renew("workers", [found, leases], () => [
     make("h2", {}, "Workers"),
     found.length ? table(["worker", "task", "queues", "since (UTC)"], found) : make("p", { class: "quiet" }, "No worker lives: nothing runs now."),
