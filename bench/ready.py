@@ -80,10 +80,10 @@ def time_idle_publish(connections: Connections, folder: Path) -> float:
 
 def time_parsing(folder: Path) -> float:
     """The DAG folder with 50 streams, in a process that has imported Airflow, as its DAG processor has."""
-    settings = "{cluster: main, topic: t, root: 'hdfs:///t', owner: bench, ready_within: 20m}"
+    settings = "cluster: main, topic: t, owner: bench, ready_within: 20m, root: hdfs://"
     names = ["clicks", "payments", *(f"s{number}" for number in range(_STREAMS - 2))]
     streams = folder / "fifty.yaml"
-    streams.write_text("streams:\n" + "".join(f"  {name}: {settings}\n" for name in names))
+    streams.write_text("streams:\n" + "".join(f"  {name}: {{{settings}/{name}}}\n" for name in names))
     environment = {
         **inherited_environment(),
         "AIRFLOW_HOME": str(folder / "airflow"),

@@ -62,8 +62,10 @@ def test_the_assets_of_a_stream_are_what_its_flags_send_events_for(dags: Any) ->
 
 def test_a_stream_is_waited_for_in_time_only_when_it_says_how_long_that_is(airflow_home: Path, tmp_path: Path) -> None:
     streams = tmp_path / "streams.yaml"
-    settings = "cluster: main, topic: t, root: 'hdfs:///t', owner: web"
-    streams.write_text(f"streams:\n  prompt: {{{settings}, ready_within: 20m}}\n  patient: {{{settings}}}\n", "utf-8")
+    settings = "cluster: main, topic: t, owner: web, root: hdfs://"
+    streams.write_text(
+        f"streams:\n  prompt: {{{settings}/prompt, ready_within: 20m}}\n  patient: {{{settings}/patient}}\n", "utf-8"
+    )
     found = parse_dags(airflow_home, streams)["dags"]
     assert set(found["ready_prompt"]["tasks"]) == {"hour", "day", "on_time"}
     assert set(found["ready_patient"]["tasks"]) == {"hour", "day"}
