@@ -5,7 +5,7 @@ from contextlib import closing
 from typing import NoReturn
 
 from sqlalchemy import make_url
-from tests.pipeline import TASK, interval_of
+from tests.pipeline import TASK, at, interval_of
 from tests.services import KafkaTopic, Sent, connections_of
 
 from tidemark.config import Stream
@@ -17,23 +17,26 @@ from tidemark.drive.plan import plan_interval
 from tidemark.drive.publish import publish_stream
 from tidemark.drive.services import now_ms
 from tidemark.inspect.board import last_days
-from tidemark.names import Hour, isoformat
+from tidemark.names import HOUR_MS, Hour, isoformat
 from tidemark.stack import Stack
 
 # The board shows the last days: these hours are a week old whenever the tests run.
 FIRST = Hour.parse(f"{last_days(now_ms(), 8)[-1]}T22")
 SECOND = Hour(FIRST.end_ms)
 THIRD = Hour(SECOND.end_ms)
+FOURTH = Hour(THIRD.end_ms)
 MARKUP = "<img src=x onerror=\"document.title='owned'\">"
 
 
 def fill(stream: Stream, stack: Stack) -> None:
-    """The first hour is empty, in the second all records expired unread, the third was never consumed."""
+    """The first hour is empty, in the second all records expired unread, which was found in the third. That and the
+    fourth were never consumed."""
     topic = KafkaTopic(stack, stream.topic, 2)
     _run(stream, stack, FIRST)
     topic.send(Sent(partition=1, time_ms=SECOND.start_ms, value=b"lost") for _ in range(5))
     topic.expire_before(1, 5)
-    _run(stream, stack, SECOND)
+    with at(SECOND.end_ms + HOUR_MS // 2):
+        _run(stream, stack, SECOND)
     accept_hour(stream, SECOND, MARKUP, connections_of(stack), TASK)
     publish_stream(stream, connections_of(stack), TASK)
     topic.send([Sent(partition=0, time_ms=THIRD.start_ms, value=b"line")])

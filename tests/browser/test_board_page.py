@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.board import FIRST, MARKUP, SECOND, THIRD, begin_run, fill
+from tests.board import FIRST, FOURTH, MARKUP, SECOND, THIRD, begin_run, fill
 from tests.browser.chromium import ALT, CTRL, Page, open_browser
 from tests.rights import NARROW, THEIRS, token_of
 from tests.waiting import wait_until
@@ -62,7 +62,7 @@ def test_each_hour_says_its_state_in_words_and_a_chosen_one_says_why(page: Page,
     open_hour(page, server, FIRST)
     assert labelled(page, FIRST).endswith("UTC: ready and empty")
     assert labelled(page, SECOND).endswith("UTC: ready, revision 1, with an accepted gap")
-    assert labelled(page, THIRD).endswith("UTC: blocked: should be ready")
+    assert labelled(page, FOURTH).endswith("UTC: blocked: should be ready")
     text = page.run("document.getElementById('detail').textContent")
     assert f"{THEIRS}/{FIRST}: ready, revision 1" in text
     assert "Revisions: 1" in text

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import requests
-from tests.board import FIRST, MARKUP, SECOND, THIRD, begin_run, fill
+from tests.board import FIRST, FOURTH, MARKUP, SECOND, THIRD, begin_run, fill
 from tests.pipeline import interval_of
 from tests.rights import NARROW, THEIRS, token_of
 
@@ -93,9 +93,9 @@ def test_the_calendar_shows_an_empty_hour_a_gap_and_a_blocked_one(narrow: Get) -
     days = {row["day"]: row for row in answer["days"]}
     cells = {
         hour: (days[hour.day]["states"][int(hour.hh)], days[hour.day]["revisions"][int(hour.hh)])
-        for hour in (Hour(FIRST.start_ms - HOUR_MS), FIRST, SECOND, THIRD)
+        for hour in (Hour(FIRST.start_ms - HOUR_MS), FIRST, SECOND, THIRD, FOURTH)
     }
-    assert list(cells.values()) == [("before", 0), ("empty", 1), ("gap", 1), ("blocked", 0)]
+    assert list(cells.values()) == [("before", 0), ("empty", 1), ("gap", 1), ("gap", 0), ("blocked", 0)]
     assert answer["newest_ready"] == str(SECOND)
     assert answer["watermark_ms"] == SECOND.end_ms
 
@@ -108,7 +108,9 @@ def test_an_hour_is_explained_in_the_words_of_why_with_its_flag(narrow: Get) -> 
     assert (revision["revision"], revision["lines"], revision["added"]) == (1, 0, 0)
     assert revision["published"] == ready["flag"]["published"]
     assert ready["runs"] == []
-    blocked = narrow(f"api/streams/{THEIRS}/hours/{THIRD}").json()
+    held = narrow(f"api/streams/{THEIRS}/hours/{THIRD}").json()
+    assert {reason["cause"] for reason in held["reasons"]} == {"gap", "lagging"}
+    blocked = narrow(f"api/streams/{THEIRS}/hours/{FOURTH}").json()
     assert {reason["cause"] for reason in blocked["reasons"]} == {"lagging"}
     wrong = narrow(f"api/streams/{THEIRS}/hours/yesterday")
     assert (wrong.status_code, "wanted UTC" in wrong.json()["detail"]) == (400, True)
@@ -129,11 +131,11 @@ def test_an_hour_names_its_run_and_which_of_its_tasks_have_a_log(server: Stack, 
 def test_what_airflow_knows_of_an_hour_that_is_not_ready_the_server_asks_itself(server: Stack, narrow: Get) -> None:
     dag = f"ingest_{THEIRS}"
     paused = f"the DAG {dag} is paused: nothing is scheduled until it is not (airflow dags unpause {dag})"
-    answer = narrow(f"api/streams/{THEIRS}/hours/{THIRD}").json()
+    answer = narrow(f"api/streams/{THEIRS}/hours/{FOURTH}").json()
     assert answer["notes"][-2] == paused
     assert answer["notes"][-1].startswith(f"Airflow never scheduled a run of {dag} for this hour; ")
-    run = begin_run(server, dag, THIRD)
-    answer = narrow(f"api/streams/{THEIRS}/hours/{THIRD}").json()
+    run = begin_run(server, dag, FOURTH)
+    answer = narrow(f"api/streams/{THEIRS}/hours/{FOURTH}").json()
     assert answer["notes"][-3:] == [paused, f"the run {run} is queued", "its task announce is running, try 1"]
 
 

@@ -32,7 +32,8 @@ def environment(stack: Stack, stream: Stream, tmp_path: Path) -> dict[str, str]:
     """ZooKeeper's connection and the configuration are all that there is."""
     file = tmp_path / "streams.yaml"
     settings = {"cluster": "main", "topic": stream.topic, "root": stream.root, "owner": "test"}
-    file.write_text(json.dumps({"streams": {stream.name: settings, "paused": settings}}))
+    paused = {**settings, "root": f"{stream.root}-paused"}
+    file.write_text(json.dumps({"streams": {stream.name: settings, "paused": paused}}))
     connection = variable_of(ZOOKEEPER)
     return {connection: stack.environment()[connection], "TIDEMARK_STREAMS": str(file)}
 

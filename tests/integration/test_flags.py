@@ -79,7 +79,7 @@ def test_an_hour_with_a_gap_is_published_when_an_operator_accepts_it_and_its_fla
     (gap,) = flag["gaps"]
     assert (gap["start"], gap["end"], gap["accepted"]) == (10, 15, "the broker's disk broke")
     act = read_json(pipeline.storage, "_manifests/00000003-accept-00000003.json")
-    assert act["shift"]["acceptance"] == {"hour": str(SECOND), "reason": "the broker's disk broke"}
+    assert act["shift"]["acceptance"] == {"hour": str(SECOND), "reason": "the broker's disk broke", "files": []}
 
     proven = run("why", name, str(SECOND))
     assert proven.returncode == 0, proven.stdout

@@ -117,7 +117,8 @@ def test_a_planned_shift_gives_way_and_is_planned_again_from_the_new_position(pi
     pipeline.consume(FIRST)
     manifest = read_json(pipeline.storage, "_manifests/00000002-20261110T2200.json")
     assert (manifest["shards"]["0001-0"]["start"], manifest["shards"]["0001-0"]["records"]) == (4, 6)
-    assert [(gap["start"], gap["end"]) for gap in manifest["gaps"]] == [(0, 4)]
+    act = read_json(pipeline.storage, "_manifests/00000001-move-00000001.json")
+    assert [(gap["start"], gap["end"]) for gap in act["gaps"]] == [(0, 4)]
 
 
 def test_an_act_whose_command_died_is_finished_by_the_next_run(
