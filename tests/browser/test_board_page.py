@@ -50,7 +50,7 @@ def open_hour(page: Page, server: Stack, hour: object) -> None:
 
 def open_in_airflow(page: Page, server: Stack, state: str) -> None:
     page.open(f"{server.login().address}/plugin/readiness{state}")
-    page.wait_for(f"{INNER}?.documentElement.dataset.loaded > 0")
+    page.wait_for(f"{INNER}?.documentElement?.dataset.loaded > 0")
 
 
 def labelled(page: Page, hour: object) -> str:
