@@ -3,6 +3,7 @@
 import argparse
 import json
 import signal
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
@@ -92,7 +93,8 @@ def main() -> None:
     asked = parser.parse_args()
     # Asked to terminate, end the services as after Ctrl-C.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    console = Console()
+    # Into a file the tables keep their columns.
+    console = Console(width=None if sys.stdout.isatty() else 140)
     with TemporaryDirectory(prefix="tidemark-bench-") as folder:
         stack = Stack(Path(folder))
         try:
