@@ -18,7 +18,7 @@ from tests.integration.test_airflow import (
     runs_of,
 )
 from tests.integration.test_sensors import connections_at
-from tests.pipeline import TASK, interval_of
+from tests.pipeline import TASK, at, interval_of
 from tests.services import KafkaTopic, Sent, connections_of, read_json, walk
 from tests.waiting import wait_until
 
@@ -27,7 +27,7 @@ from tidemark.demo.airflow import AirflowClient, backfill_command
 from tidemark.drive.consume import consume_interval
 from tidemark.drive.publish import publish_stream
 from tidemark.ledger.zookeeper import open_session
-from tidemark.names import Hour, Interval, isoformat
+from tidemark.names import HOUR_MS, Hour, Interval, isoformat
 from tidemark.stack import Stack
 from tidemark.storage import Storage, open_storage
 
@@ -67,21 +67,23 @@ def test_hours_that_passed_without_a_scheduler_get_flags_and_events_by_one_run_a
     own_stack: Stack, folder: Path, airflow: AirflowClient
 ) -> None:
     stream, dag = load_stream(folder / "streams.yaml", "clicks"), "ingest_clicks"
-    before, held, *missed = last_hours(6)
+    before, held, found, *missed = last_hours(6)
     topic, connections = KafkaTopic(own_stack, "clicks", 2), connections_of(own_stack)
     consume_interval(stream, interval_of(before), connections, TASK, no_spark)
     topic.send(lines(held))
     for partition in range(2):
         topic.expire_before(partition, LINES // 2)
-    consume_interval(stream, interval_of(held), connections, TASK, no_spark)
+    # The hour in which a loss is found is held, too.
+    with at(found.start_ms + HOUR_MS // 2):
+        consume_interval(stream, interval_of(held), connections, TASK, no_spark)
     own_stack.stop("scheduler")
-    topic.send(line for hour in missed for line in lines(hour))
+    topic.send(line for hour in (found, *missed) for line in lines(hour))
     for name in (dag, "example_hourly"):
         airflow.unpause(name)
     own_stack.start("scheduler")
 
     told = [str(hour) for hour in (before, *missed)]
-    keys = sorted([*told, str(held)])
+    keys = sorted([*told, str(held), str(found)])
     ran = [(key, "success") for key in told]
     wait_until(lambda: runs_of(airflow, "example_hourly", keys) == ran, "the consumer ran once for each")
     caught_up = min(task.hour for task in airflow.tasks(dag))
@@ -91,15 +93,17 @@ def test_hours_that_passed_without_a_scheduler_get_flags_and_events_by_one_run_a
     assert [lines_of_flag(storage, hour) for hour in (before, *missed)] == [0, *(LINES for _ in missed)]
 
     environment = {**own_stack.environment(), "TIDEMARK_STREAMS": str(folder / "streams.yaml")}
-    why = tidemark("why", "clicks", str(held), environment=environment)
-    assert (why.returncode, why.stdout.count("are lost, and may have held lines of this hour")) == (1, 2)
-    accepted = tidemark("flags", "accept", "clicks", str(held), "--reason", "lost", "--yes", environment=environment)
-    assert accepted.returncode == 0, accepted.stderr
+    for hour in (held, found):
+        why = tidemark("why", "clicks", str(hour), environment=environment)
+        assert (why.returncode, why.stdout.count("are lost, and may have held lines of this hour")) == (1, 2)
+        act = ("flags", "accept", "clicks", str(hour), "--reason", "lost", "--yes")
+        accepted = tidemark(*act, environment=environment)
+        assert accepted.returncode == 0, accepted.stderr
     wait_until(partial(all_succeeded, airflow, dag, [caught_up]), f"the run of {caught_up} has ended")
     dates = ("-s", isoformat(caught_up.start_ms), "-e", isoformat(caught_up.start_ms))
     airflow_cli(own_stack, "tasks", "clear", dag, "-t", "publish", "-d", "-y", *dates)
     ran = [(key, "success") for key in keys]
-    wait_until(lambda: runs_of(airflow, "example_hourly", keys) == ran, "and for the one that was accepted")
+    wait_until(lambda: runs_of(airflow, "example_hourly", keys) == ran, "and for those that were accepted")
     assert events_of(airflow, "clicks/hour", keys) == [(key, 1) for key in keys]
 
 
