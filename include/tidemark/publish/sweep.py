@@ -190,7 +190,7 @@ class Publisher:
         if publication is None:
             return None
         if not self._place(publication, str(hour), layout.hour_flag(hour, publication.revision)):
-            self._save_hour(hour, node, undecided(node.value))
+            self._save_hour(hour, node, _undecided(node.value))
             return None
         reach("publish.hour_placed")
         ready = replace(
@@ -304,7 +304,7 @@ def _publishing(state: HourState) -> HourState:
     return HourState.READY if state is HourState.READY else HourState.PUBLISHING
 
 
-def undecided(record: HourRecord) -> HourRecord:
+def _undecided(record: HourRecord) -> HourRecord:
     """As before the decision: it will be taken again, about what is there then."""
     state = HourState.READY if record.revision else HourState.ARCHIVED if record.archives else HourState.OPEN
     return replace(record, state=state, publishing=None, unflagged=tuple(dict.fromkeys(record.unflagged)))
